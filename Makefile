@@ -1,4 +1,4 @@
-# One way to do each task. Every target sets up what it needs; you start with Python 3.11+, pip and make.
+# One target for each task. Every target sets up what it needs; you need Python 3.11+, pip and make.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -25,7 +25,7 @@ code=$$?; case $$code in \
 esac; case " $(1) " in *" $$code "*) ;; *) exit 1;; esac
 endef
 
-# examples/gateway is left out: its agent is a Node program with packages of its own.
+# examples/gateway is left out: its agent is a Node program with its own packages.
 DEMO := $(addprefix examples/,agents bring_your_own busy conversations decisions local plugins trials)
 demo: $(READY) ## run the examples with a scripted model
 	@$(BIN)/steadyhand run $(DEMO) --config examples/steadyhand.toml --json .steadyhand/demo.json --junit .steadyhand/demo.xml --html .steadyhand/demo.html; $(call explain,1)
@@ -47,13 +47,13 @@ demo-local: $(LOCAL) ## run three decisions and a conversation on a small real m
 test-local: $(LOCAL) ## run the tests that need the real model
 	$(BIN)/python -m pytest -q -m local tests/local
 
-# Many tests wait for a process, a browser or a time-out, so there are half as many workers again as processors.
+# Many tests wait for a process, a browser or a timeout, so there are 50% more workers than processors.
 WORKERS := $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 2) * 3 // 2)')
-test: $(READY) ## run the tests, but for those that have a verb of their own
+test: $(READY) ## run the tests, except those with their own target
 	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal --no-cov -m "not slow and not local and not browser"
 
 .PHONY: test-browser coverage
-test-browser: $(READY) ## run the tests of the pages in a real Chromium
+test-browser: $(READY) ## run the browser tests in a real Chromium
 	$(BIN)/python -m pytest -q -n $(WORKERS) --no-cov -m browser tests/browser
 
 coverage: $(READY) ## measure the branch coverage of the tests in this process against the floor in pyproject.toml
@@ -85,10 +85,10 @@ $(RAY): $(READY)
 	@touch $@
 
 .PHONY: test-ray
-test-ray: $(RAY) ## run the tests that need a Ray cluster, on loopback; takes about 1 GB
+test-ray: $(RAY) ## run the tests that need a Ray cluster, on loopback; needs about 1 GB of memory
 	$(BIN)/python -m pytest -q -m ray tests/slow/test_slow_ray.py
 
-# atheris has wheels for some Pythons on Linux only; without it a slower fuzzer is used, which says so.
+# atheris has wheels for some Pythons on Linux only; without it, a slower fuzzer is used, with a message.
 FUZZ := $(VENV)/.fuzz
 $(FUZZ): $(READY)
 	-$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --only-binary :all: --editable '.[fuzz]'
@@ -97,12 +97,12 @@ $(FUZZ): $(READY)
 .PHONY: fuzz soak
 fuzz: export PYTHONPATH := tests
 fuzz: SECONDS := 60
-fuzz: $(FUZZ) ## feed random scenarios and bytes to everything that reads them; SECONDS=60
+fuzz: $(FUZZ) ## feed random scenarios and bytes to every parser; SECONDS=60
 	$(BIN)/python -m fuzz $(SECONDS)
 
 soak: export PYTHONPATH := tests
 soak: SECONDS := 60
-soak: $(READY) ## run mixed scenarios in bad weather again and again, and say what is left over; SECONDS=60
+soak: $(READY) ## run mixed scenarios with simulated faults repeatedly, and report leaks; SECONDS=60
 	$(BIN)/python -m soak $(SECONDS)
 
 # The pages come from docs/ and, for the reference, from the program itself. Links and anchors are checked.
@@ -141,17 +141,17 @@ bench: $(READY) ## measure speed, as ratios to a bare client and the bare interp
 	$(BIN)/python -m benchmarks
 
 .PHONY: bench-scale bench-store bench-gateway
-bench-gateway: $(READY) ## what the gateway adds to a call, and 10,000 trials at 64 a time checked against the agents' logs
+bench-gateway: $(READY) ## measure what the gateway adds to a call, and check 10,000 trials against the agents' logs
 	$(BIN)/python -m benchmarks gateway
 	$(BIN)/python -m pytest -q --no-cov -m slow tests/slow/test_slow_gateway.py -k ten_thousand --durations=1
 
-bench-scale: $(RAY) ## trials a second and CPU a trial: one process, two workers, two actors of a local Ray
+bench-scale: $(RAY) ## measure trials per second and CPU per trial: one process, two workers, two local Ray actors
 	$(BIN)/python -m benchmarks scale
 
-bench-store: $(READY) ## make a record of a million trials, and measure what reads it; TRIALS=1000000
+bench-store: $(READY) ## create a record of a million trials, and measure reading it; TRIALS=1000000
 	$(BIN)/python -m benchmarks store
 
-# Everything that a user could install with Steadyhand, to read licences and versions from.
+# Everything that a user could install with Steadyhand, to list licences and versions.
 RELEASE := .venv-release
 EXTRAS := e2b,elizaos,postgres,local,providers,mcp,otel,ray,export,pandas,frameworks,dev,docs,fuzz
 $(RELEASE)/.ready: pyproject.toml constraints.txt
@@ -164,7 +164,7 @@ $(RELEASE)/.ready: pyproject.toml constraints.txt
 licences: $(RELEASE)/.ready ## write docs/licences.md, the licences of all dependencies
 	$(RELEASE)/bin/python -m tools.supply_chain licences docs/licences.md
 
-# Built twice, and compared: the same commit gives the same bytes. Files are dated by the commit.
+# Builds twice and compares: the same commit gives the same bytes. Files have the date of the commit.
 dist: export SOURCE_DATE_EPOCH := $(shell git log -1 --format=%ct 2>/dev/null || echo 1577836800)
 dist: $(RELEASE)/.ready ## build the wheel, the source archive and the bill of materials; check that they are reproducible
 	rm -rf dist build
@@ -188,9 +188,9 @@ clean: ## remove everything that the other targets created
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .PHONY: charts
-charts: ## build the chart library of the HTML report again (needs Node; the result is committed)
+charts: ## rebuild the chart library of the HTML report (needs Node; the result is committed)
 	cd web && npm ci --no-audit --no-fund --loglevel error && npm run -s build
 
 .PHONY: screenshots
-screenshots: $(READY) ## make the pictures in docs/images from the demo run (needs Chromium)
+screenshots: $(READY) ## create the screenshots in docs/images from the demo run (needs Chromium)
 	$(BIN)/python docs/images/make.py

@@ -24,12 +24,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         parser.addini(f"steadyhand_{name}", help_, type="linelist")
     for name, metavar, help_ in (
         ("judge", "NAME", "Judge model, as provider/model."),
-        ("config", "FILE", "Configuration file. [default: the nearest steadyhand.toml upwards]"),
+        ("config", "FILE", "Configuration file. [default: steadyhand.toml in this folder or the nearest parent]"),
         ("trials", "N", "Number of trials per scenario."),
     ):
         group.addoption(f"--steadyhand-{name}", metavar=metavar, help=help_)
         parser.addini(f"steadyhand_{name}", help_)
-    trust = "Allow code, commands and files that scenarios from outside the project name."
+    trust = "Allow code, commands and files named by scenarios outside the project."
     group.addoption("--steadyhand-trust", action="store_true", help=trust)
     parser.addini("steadyhand_trust", trust, type="bool", default=False)
     parser.addini("steadyhand", "Collect scenario files, as --steadyhand does.", type="bool", default=False)

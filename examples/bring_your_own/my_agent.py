@@ -1,4 +1,4 @@
-"""Your own agent. Parameters are filled in by name; `docs/agents.md` lists what you can ask for."""
+"""Your own agent. Arguments are passed by parameter name; `docs/agents.md` lists the parameters."""
 
 import re
 from typing import Any

@@ -41,7 +41,7 @@ class Orders:
         return order
 
 
-@action(description="Look an order up: what it came to, and whether it was refunded.")
+@action(description="Look an order up: its total, and whether it was refunded.")
 async def look_up_order(order_id: str, context: ActionContext) -> dict[str, Any]:
     order: dict[str, Any] = await context.get_service("orders").find(order_id)
     return order
@@ -58,7 +58,7 @@ class AmountQuotedParams(EvaluationParams):
 
 
 class AmountQuoted(Evaluator[AmountQuotedParams]):
-    """Passes when the reply quotes what the service said the order came to."""
+    """Passes if the reply quotes the order total from the service."""
 
     type = "amount_quoted"
 

@@ -60,7 +60,7 @@ class PumpingStation(Environment):
     def _plantctl(self, words: list[str]) -> tuple[int, str, str]:
         """Exit code, output and error output."""
         match words:
-            case ["plantctl", "-c", code]:  # how a step with `lang: plantctl` comes
+            case ["plantctl", "-c", code]:  # a step with `lang: plantctl`
                 return self._plantctl(["plantctl", *shlex.split(code)])
             case ["plantctl", "status", pump] if pump in self._pumps:
                 return 0, f"pump {pump}: {self._pumps[pump]}\n", ""

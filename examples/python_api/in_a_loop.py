@@ -1,4 +1,4 @@
-"""An agent of one's own, run where an event loop runs already: a web service, a notebook, an asynchronous test.
+"""Test your own agent inside a running event loop: a web service, a notebook, an asynchronous test.
 
 python examples/python_api/in_a_loop.py
 """
@@ -20,20 +20,20 @@ GREETING = {
 
 
 async def polite(message: str) -> str:
-    """The agent: called in this process, with what its parameters ask for by name."""
+    """The agent: called in this process, with arguments by parameter name."""
     await asyncio.sleep(0)
     return f"Good morning, {message.removeprefix('I am ').rstrip('.')}."
 
 
 def curt(message: str) -> str:
-    """Another one; a plain function runs in a thread."""
+    """Another agent; a plain function runs in a thread."""
     return "Yes?" if message else ""
 
 
 async def main() -> None:
     good = await steadyhand.run_async(GREETING, agent=polite)
     print(f"polite: {good.exit_code.name}")
-    bad = steadyhand.run(GREETING, agent=curt)  # has a thread of its own, and holds this loop up until it is done
+    bad = steadyhand.run(GREETING, agent=curt)  # uses its own thread, and blocks this loop until it is done
     print(f"curt: {bad.exit_code.name}")
     try:
         bad.assert_passed()

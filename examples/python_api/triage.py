@@ -15,7 +15,7 @@ HERE = Path(__file__).parent
 
 
 def decision(number: int, finding: str, act: str) -> dict[str, Any]:
-    """One scenario, in the shape of its file; every key is checked as if it stood in one."""
+    """One scenario, with the structure of a scenario file; it is validated like a file."""
     return {
         "id": f"TRIAGE-{number}",
         "name": f"Triage: {finding}",

@@ -14,7 +14,7 @@
     |   +-- LimitExceeded       a limit on time, steps or tokens was reached
     +-- StoreError              the run record cannot be read or written
 
-Anything else that escapes is a bug of Steadyhand: one line says where its traceback was written, exit 3.
+Anything else that escapes is a bug in Steadyhand: one line says where the traceback was written, exit 3.
 """
 
 from __future__ import annotations
@@ -61,13 +61,13 @@ class SetupError(UsageError):
 
 
 class TrialError(SteadyhandError):
-    """A trial could not be carried out. This is never the agent's failure, and never a pass."""
+    """A trial could not be run. This is never the agent's failure, and never a pass."""
 
 
 class ModelError(TrialError):
     """A model call failed. `retryable` says whether the same call may succeed later.
 
-    `answer` is the server's own, where the question was sent as an agent's client put it.
+    `answer` is the server's own answer, if the request was forwarded from an agent's client.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class MockError(TrialError):
 
 
 class ServiceError(TrialError):
-    """A real service behind the mocks failed: it is not there, died, hangs, or says what cannot be read."""
+    """A real service behind the mocks failed: it is unreachable, died, hangs, or sent something unreadable."""
 
 
 class PluginError(TrialError):

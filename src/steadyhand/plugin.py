@@ -1,7 +1,7 @@
-"""The one import of a plugin author: what a plugin brings, the parts it may implement, and what they talk in.
+"""The single import for plugin authors: extension points, the parts to implement, and their argument and result types.
 
-`docs/plugins.md` is the guide. A part may inherit from the class here, which then says what is missing and has the
-defaults, or just look like it.
+`docs/plugins.md` is the guide. A part may inherit from the class here, which provides defaults and reports what is
+missing, or just have the same methods.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from steadyhand.errors import (
     LimitExceeded,
     MockError,
     ModelError,
+    ModelErrorKind,
     PluginError,
+    ServiceError,
     SetupError,
     TrialError,
     WorkspaceError,
@@ -41,7 +43,9 @@ from steadyhand.plugins.plugin import (
     read_options,
 )
 from steadyhand.ports.agent import (
+    ASKED_AGAIN,
     EVERYTHING_SEEN,
+    Addresses,
     Agent,
     AgentFacts,
     Judge,
@@ -49,6 +53,8 @@ from steadyhand.ports.agent import (
     NoJudgement,
     Question,
     Reply,
+    ReusableAddresses,
+    RubricJudge,
     Shows,
     Sight,
     TrialContext,
@@ -59,13 +65,27 @@ from steadyhand.ports.agent import (
 from steadyhand.ports.environment import Database, OnThisMachine
 from steadyhand.ports.environment import EnvironmentProvider as Environment
 from steadyhand.ports.evaluator import AnyEvaluator, EvaluationContext, EvaluationParams, TextCheck
-from steadyhand.ports.model import ChatModel, ModelFacts
+from steadyhand.ports.model import (
+    ChatModel,
+    Clock,
+    ModelFacts,
+)
 from steadyhand.ports.observer import EventSink, RunObserver
-from steadyhand.ports.services import Action, ActionContext, ServiceFault, Services
+from steadyhand.ports.services import (
+    Action,
+    ActionContext,
+    ServiceAnswer,
+    ServiceFault,
+    ServiceMethod,
+    Services,
+    ToolServer,
+)
 from steadyhand.records.chat import (
+    ArrivalClock,
     Attempt,
     ChatRequest,
     ChatResponse,
+    ClientBody,
     Finish,
     FinishReason,
     Message,
@@ -75,40 +95,64 @@ from steadyhand.records.chat import (
 )
 from steadyhand.records.evaluation import (
     EvaluationResult,
+    EvaluationSpec,
     Evidence,
+    JudgeNote,
     LatencyBounds,
     Material,
+    Rubric,
+    RubricScore,
+    Verdict,
     failed,
     inconclusive,
     passed,
 )
-from steadyhand.records.event import ActionTaken, Noted, Observed, ServiceCalled, Thought, TrajectoryStep
+from steadyhand.records.event import (
+    ActionTaken,
+    AnyEvent,
+    Noted,
+    Observed,
+    ServiceCalled,
+    Thought,
+    TrajectoryStep,
+)
+from steadyhand.records.location import Place
 from steadyhand.records.result import (
     CapturedFile,
     CommandResult,
+    ConversationResult,
     ConversationTurn,
     ExecutionResult,
     FileSystemOperation,
+    Latency,
 )
-from steadyhand.records.scenario import Scenario
+from steadyhand.records.run import RunHeader, TrialKey, TrialRecord
+from steadyhand.records.scenario import Scenario, UserSimulatorConfig
 
 __all__ = [
+    "ASKED_AGAIN",
     "EVERYTHING_SEEN",
     "Action",
     "ActionContext",
     "ActionTaken",
+    "Addresses",
     "Agent",
     "AgentError",
     "AgentFactory",
     "AgentFacts",
     "AgentSettings",
     "AnyEvaluator",
+    "AnyEvent",
+    "ArrivalClock",
     "Attempt",
     "CapturedFile",
     "ChatModel",
     "ChatRequest",
     "ChatResponse",
+    "ClientBody",
+    "Clock",
     "CommandResult",
+    "ConversationResult",
     "ConversationTurn",
     "Database",
     "Environment",
@@ -117,6 +161,7 @@ __all__ = [
     "EvaluationContext",
     "EvaluationParams",
     "EvaluationResult",
+    "EvaluationSpec",
     "Evaluator",
     "EventSink",
     "Evidence",
@@ -126,14 +171,17 @@ __all__ = [
     "FinishReason",
     "Judge",
     "JudgeFactory",
+    "JudgeNote",
     "JudgeSettings",
     "Judgement",
+    "Latency",
     "LatencyBounds",
     "LimitExceeded",
     "Material",
     "Message",
     "MockError",
     "ModelError",
+    "ModelErrorKind",
     "ModelFactory",
     "ModelFacts",
     "ModelSettings",
@@ -142,17 +190,26 @@ __all__ = [
     "Observed",
     "OnThisMachine",
     "Options",
+    "Place",
     "Plugin",
     "PluginError",
     "PluginFactory",
     "Question",
     "Reply",
+    "ReusableAddresses",
+    "Rubric",
+    "RubricJudge",
+    "RubricScore",
+    "RunHeader",
     "RunObserver",
     "Scenario",
     "Service",
+    "ServiceAnswer",
     "ServiceCalled",
+    "ServiceError",
     "ServiceFactory",
     "ServiceFault",
+    "ServiceMethod",
     "Services",
     "SetupError",
     "Shows",
@@ -161,15 +218,20 @@ __all__ = [
     "TextCheck",
     "Thought",
     "ToolCall",
+    "ToolServer",
     "ToolSpec",
     "TrajectoryStep",
     "TrialContext",
     "TrialError",
+    "TrialKey",
+    "TrialRecord",
     "Turn",
     "Usage",
     "UserFactory",
     "UserSettings",
     "UserSimulator",
+    "UserSimulatorConfig",
+    "Verdict",
     "Visible",
     "WorkspaceError",
     "action",
@@ -186,7 +248,7 @@ Params = TypeVar("Params", bound=EvaluationParams)
 class Evaluator(AnyEvaluator, Generic[Params]):
     """A check whose parameters are `Params`: `class AmountQuoted(Evaluator[AmountQuotedParams])`.
 
-    `type` is what files call it. `params` is `Params`, unless the class says otherwise.
+    `type` is its name in files. `params` is `Params`, unless the class overrides it.
     """
 
     params: ClassVar[type[EvaluationParams]] = EvaluationParams
@@ -200,6 +262,6 @@ class Evaluator(AnyEvaluator, Generic[Params]):
 
     @abstractmethod
     async def evaluate(self, params: Params, result: ExecutionResult, context: EvaluationContext) -> EvaluationResult:
-        """Answer with `passed`, `failed` or `inconclusive`. An exception makes the check an *error*, never a failure
-        of the agent."""
+        """Return `passed`, `failed` or `inconclusive`. An exception makes the check an *error*, never a failure of the
+        agent."""
         ...

@@ -1,9 +1,9 @@
-"""Keeping other programs of the same user out of this process: its environment, its memory and its descriptors.
+"""Protects this process from other programs of the same user: its environment, its memory and its descriptors.
 
-Commands, agents and models run programs beside us, and those may look at us. The variables that a process was started
-with stay readable in `/proc/PID/environ` even after they have been removed from `os.environ`, and a debugger may read
-the rest. Descriptors that we were started with would be passed on by event loops that do not close them. All three are
-shut here. Only for processes that are ours: the command line, and the children it starts.
+Commands, agents and models run programs as the same user, which could read our process. The variables that a process
+was started with stay readable in `/proc/PID/environ` even after they have been removed from `os.environ`, and a
+debugger may read the rest. Event loops that do not close inherited descriptors would pass them on. This module prevents
+all three. It is only for our own processes: the command line, and the children it starts.
 """
 
 from __future__ import annotations
@@ -14,17 +14,18 @@ import sys
 from collections.abc import Container
 
 STAY_DUMPABLE = "STEADYHAND_DUMPABLE"
-"""Set to 1, it lets a debugger or profiler of the same user attach, and core dumps be written."""
+"""If set to 1, a debugger or profiler of the same user may attach, and core dumps are written."""
 
 _PR_SET_DUMPABLE = 4
 _ENV_START, _ENV_END = 47, 48  # among the fields of /proc/self/stat that follow the program's name
 
 
 def close_to_others(*, keep: Container[str] = ()) -> None:
-    """Blank out the environment block, except for the variables to `keep`; pass no descriptor on; shut debuggers out.
+    """Clear the environment block, except for the variables to `keep`; make descriptors non-inheritable; block
+    debuggers.
 
-    `os.environ`, `getenv` and what children inherit stay as they are. Does nothing where there is no `/proc`. What a
-    privileged process can read is not changed: root reads any memory.
+    `os.environ`, `getenv` and what children inherit stay as they are. Does nothing without `/proc`. Privileged
+    processes are not affected: root can read any memory.
     """
     if sys.platform != "linux":
         return
@@ -49,7 +50,7 @@ def blank_environment(*, keep: Container[str] = ()) -> None:
 
 
 def keep_descriptors() -> None:
-    """Pass none of the descriptors that are open now on to programs, but for the three standard ones."""
+    """Make all open descriptors non-inheritable, except the three standard ones."""
     for name in os.listdir("/proc/self/fd"):  # noqa: PTH208
         with contextlib.suppress(OSError):  # the one that the folder was read through
             if int(name) > 2:

@@ -106,7 +106,7 @@ _ASSIGNED = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 
 
 def secrets_among(entries: Mapping[str, object]) -> frozenset[str]:
-    """The values of headers, or of the query of a URL, that must not be shown: all but those of harmless names."""
+    """The values of headers, or of a URL's query, that must not be shown: all except those with harmless names."""
     found = {
         value.strip() for name, value in entries.items() if isinstance(value, str) and not _HARMLESS.fullmatch(name)
     }
@@ -122,7 +122,7 @@ def secrets_in_url(url: str) -> frozenset[str]:
 
 
 def password_in_url(url: str) -> frozenset[str]:
-    """As it is written, and decoded."""
+    """The value as written, and decoded."""
     user = re.split(r"[/?#]", url.partition("://")[2], maxsplit=1)[0].rpartition("@")[0]
     password = user.partition(":")[2]
     return frozenset(value for value in (password, unquote(password)) if len(value) >= SHORTEST)
@@ -138,7 +138,7 @@ def secrets_of_process(variables: Mapping[str, str], named: Iterable[str] = ()) 
 
 
 def secrets_in_table(table: Mapping[str, Any]) -> frozenset[str]:
-    """What a table of options says outright: headers, variables, URLs, and entries that are called like a secret."""
+    """Literal secrets in a table of options: headers, variables, URLs, and entries with secret-like names."""
     found: frozenset[str] = frozenset()
     for name, value in table.items():
         if isinstance(value, Mapping):
@@ -160,7 +160,7 @@ def _pairs(query: str) -> list[str]:
 
 
 def secrets_in_command(line: str) -> frozenset[str]:
-    """What a command line says outright of variables and options that are called like a secret."""
+    """Literal secrets on a command line: values of variables and options with secret-like names."""
     try:
         words = shlex.split(line)
     except ValueError:

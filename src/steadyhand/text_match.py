@@ -1,4 +1,4 @@
-"""One matcher for everything that looks for words in a text: phrases, forbidden phrases, regular expressions.
+"""The text matcher for phrases, forbidden phrases and regular expressions.
 
 Places refer to the text as given, whatever form it was compared in.
 """
@@ -35,7 +35,7 @@ def find(text: str, piece: str, *, case_sensitive: bool) -> Span | None:
     if case_sensitive:
         start = text.find(piece)
         return None if start < 0 else (start, start + len(piece))
-    wanted = _folded(piece, case_sensitive=False)
+    wanted = _folded_piece(piece, case_sensitive=False)
     start = _folded_text(text, case_sensitive=False).find(wanted)
     return None if start < 0 else _placed(text, (start, start + len(wanted)), case_sensitive=False)
 
@@ -51,8 +51,8 @@ def find_forbidden(text: str, piece: str, *, case_sensitive: bool) -> Span | Non
     if found is not None:
         return found
     folded = _folded_text(text, case_sensitive=case_sensitive)
-    wanted = _letters(_folded(piece, case_sensitive=case_sensitive))
-    if not any(wanted in letters for letters in _letters_read(folded)) and not any(mark in piece for mark in "[<&"):
+    wanted, marked = _letters_of_piece(piece, case_sensitive=case_sensitive)
+    if not marked and wanted not in _letters_read(folded):
         return None
     pattern = _as_read(piece, case_sensitive=case_sensitive)
     match = None if pattern is None else pattern.search(folded, timeout=PATIENCE_S, concurrent=False)
@@ -64,8 +64,9 @@ def _folded(text: str, *, case_sensitive: bool) -> str:
     return text if case_sensitive else text.casefold()
 
 
-# Cached, because all the checks of a scenario read the same reply.
+# Cached, because all the checks of a scenario read the same reply, and all its trials look for the same pieces.
 _folded_text = functools.lru_cache(maxsize=8)(_folded)
+_folded_piece = functools.lru_cache(maxsize=512)(_folded)
 
 
 def nfc(text: str) -> str:
@@ -82,12 +83,18 @@ def _letters(folded: str) -> bytes:
     return folded.encode("ascii", "ignore").translate(None, _NOT_LETTERS)
 
 
+@functools.lru_cache(maxsize=512)
+def _letters_of_piece(piece: str, *, case_sensitive: bool) -> tuple[bytes, bool]:
+    """The letters of a piece, and whether it may itself be markup."""
+    return _letters(_folded(piece, case_sensitive=case_sensitive)), any(mark in piece for mark in "[<&")
+
+
 @functools.lru_cache(maxsize=8)
-def _letters_read(folded: str) -> tuple[bytes, ...]:
-    """The letters of a text and, if it may contain markup with letters of its own, those without the markup."""
+def _letters_read(folded: str) -> bytes:
+    """The letters of a text and, if it may contain markup with letters of its own, also those without the markup."""
     if not any(mark in folded for mark in _LETTERED):
-        return (_letters(folded),)
-    return _letters(folded), _letters(_LETTERED_MARKUP.sub("", folded, timeout=PATIENCE_S))
+        return _letters(folded)
+    return _letters(folded) + b" " + _letters(_LETTERED_MARKUP.sub("", folded, timeout=PATIENCE_S))
 
 
 def _placed(text: str, span: Span, *, case_sensitive: bool) -> Span:
@@ -263,7 +270,7 @@ _PIECE = regex.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\{(\d+)(?:,\d*)?\}|.", r
 
 
 def unrolled_size(pattern: str) -> int:
-    """How many pieces a pattern has once every repeat is written out, which is what compiling it does."""
+    """The number of elements in a pattern with all repeats expanded, as in compilation."""
     groups: list[int] = []
     total, last = 0, 0
     for piece in _PIECE.finditer(pattern):

@@ -100,7 +100,7 @@ def test_the_strip_says_when_an_invariant_broke(open_page, timed):
     page = open_page(timed, width=400).page
     page.evaluate(OPEN_ALL)
     strip = page.locator("details.trial", has_text="The case taken-back").locator("figure.strip")
-    assert strip.locator("figcaption").inner_text() == "Unsafe in the end: does_not_go_on is violated."
+    assert strip.locator("figcaption").inner_text() == "Unsafe at the end: does_not_go_on is violated."
     assert {"broke at 80 ms", "holds from the first word on", "never safe for good", "✗"} <= set(
         strip.locator("svg").evaluate(TEXTS)
     )
@@ -193,7 +193,7 @@ def test_without_javascript_it_is_text_and_tables(open_page, timed):
     assert page.locator("h1").is_visible()
     trial = page.locator("details.trial", has_text="The case late").first
     trial.locator("summary").first.click()
-    trial.locator("summary", has_text="The same in words").click()
+    trial.locator("summary", has_text="In words").click()
     assert "orders_a_stop (severity 1): holds from 260 ms" in trial.inner_text()
     page.locator("#latency summary").click()
     assert "100 / 200 / 300 ms" in page.locator("#latency table").inner_text()

@@ -59,7 +59,7 @@ def test_from_the_link_to_the_evidence_of_a_failure_and_a_label(open_page, viewi
     expect(page.locator("#list [data-row]")).to_have_count(1)
     assert page.url == url(viewing, f"/run?id={FIRST}&q=taken")
     page.locator("#list [data-row]").click()
-    assert "Unsafe in the end: does_not_go_on is violated." in page.locator("figcaption").inner_text()
+    assert "Unsafe at the end: does_not_go_on is violated." in page.locator("figcaption").inner_text()
     page.locator("figure.strip svg").wait_for()
     assert "it is violated" in page.locator("details.check.failed[open]").inner_text()
     row = page.locator(".label-row", has_text="orders_a_stop").first
@@ -148,7 +148,7 @@ def test_a_running_run_is_followed(open_page, viewing):
     writer = RunWriter.create(viewing.folder, header, [PlanEntry(key=each) for each in keys])
     opened = enter(open_page, viewing, "/run?id=20261116-120000-live")
     page = opened.page
-    assert page.locator("h1").inner_text() == "Running: nothing of 2 scenarios has failed so far"
+    assert page.locator("h1").inner_text() == "Running: none of 2 scenarios has failed so far"
     writer.append(msgspec.structs.replace(typical(0), key=keys[0]))
     writer.flush()
     page.locator("#list [data-row]").first.wait_for()

@@ -34,7 +34,7 @@ def _say(said: list[str], lines: tuple[str, str]) -> str:
 
 @contextmanager
 def served(server) -> Iterator[object]:
-    """A server on an event loop of its own, for a command in another process to talk to."""
+    """A server on its own event loop, for a command in another process to talk to."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
@@ -128,7 +128,7 @@ BAD_AGENTS = {
     "a callable that raises": ("python", "raise ValueError('broken')", "mine.py:3: ValueError: broken"),
     "a coroutine that blocks the loop": ("async", "import time; time.sleep(600)", "blocked the event loop"),
     "a callable of the wrong type": ("python", "return 42", "returned a int"),
-    "a command that dies": ("command", "sys.exit('no key')", "ended with exit code 1 before it replied; on stderr"),
+    "a command that dies": ("command", "sys.exit('no key')", "exited with code 1 before it replied; stderr"),
     "a command that prints garbage": ("command", "print('Hi!', flush=True)", "it wrote 'Hi!' to stdout"),
 }
 

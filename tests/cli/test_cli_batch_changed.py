@@ -238,7 +238,10 @@ def test_steadyhand_itself(batch):
         )
     connection.close()
     ended = resumed(batch)
-    assert (ended.code, "Steadyhand has changed: the run was started with 0.0." in ended.err) == (2, True), ended
+    assert (ended.code, "Steadyhand was updated: the run was started with 0.0." in ended.err) == (
+        2,
+        True,
+    ), ended
 
 
 def test_no_secret_is_in_the_record_not_even_as_a_digest(batch):

@@ -18,8 +18,8 @@ from steadyhand.testing import Answer, ModelServer
 LONG = "I call for help now. " * 5
 EVENTS = "text/event-stream"
 FAULTS = {
-    "limited, wait": (Answer(status=429, headers={"Retry-After": "0.02"}), r"limits the rate \(429\)"),
-    "limited": (Answer(status=429), r"limits the rate \(429\)"),
+    "limited, wait": (Answer(status=429, headers={"Retry-After": "0.02"}), r"is rate limiting us \(429\)"),
+    "limited": (Answer(status=429), r"is rate limiting us \(429\)"),
     "error": (Answer(status=500), r"failed \(500\)"),
     "overloaded": (Answer(status=503, headers={"Retry-After": "0"}), r"failed \(503\)"),
     "half a stream": (Answer(text=LONG, cut_after=2), "the stream ended before|broke in the middle"),

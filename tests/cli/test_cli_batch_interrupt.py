@@ -20,7 +20,7 @@ def test_once_finishes_what_is_in_flight_and_reports(batch):
     assert 4 <= done < 40
     assert reader.counts()[Verdict.PASSED] == done
     assert reader.status == "interrupted"
-    assert "interrupt again to stop at once" in err
+    assert "interrupt again to stop immediately" in err
     assert f"steadyhand resume {reader.header.id}" in err
     assert f"{done} passed" in out
     batch.replies("rules:\n  - reply: I call for help now.\n")

@@ -145,7 +145,7 @@ def test_names_that_lead_nowhere_are_reported_at_their_place(batch, command):
         ["names.matrix.yaml:6:21", "matrix[1].values[1]"],
         ["names.matrix.yaml:10:9", "matrix[2].values[1]"],
     ], ended
-    assert "'gpt-4o' names no provider" in said[0]
+    assert "'gpt-4o' has no provider" in said[0]
     assert "did you mean 'model'?" in said[2]
     assert not (batch.folder / ".steadyhand").exists()
 
@@ -264,14 +264,14 @@ def test_trials_on_the_command_line_go_before_the_matrix(sweep):
 @pytest.mark.parametrize(
     ("axis", "options", "said"),
     [
-        ("model, values: [scripted/replies.yaml]", ("--model", "openai/x"), "--model changes nothing here"),
+        ("model, values: [scripted/replies.yaml]", ("--model", "openai/x"), "--model has no effect here"),
         ("agent, values: [model]", ("--agent", "runtime"), "choose among them with --filter agent="),
-        ("judge, values: [scripted/replies.yaml]", ("--judge", "openai/x"), "--judge changes nothing here"),
-        ("character.llm.model, values: [scripted/replies.yaml]", ("--model", "openai/x"), "--model would make all"),
-        ("environment.type, values: [local, e2b]", ("--environment", "local"), "--environment would make all"),
-        ("trials, values: [2, 3]", ("--trials", "4"), "--trials would make all"),
-        ("pass_rate, values: [0.5, 1]", ("--pass-rate", "0.7"), "--pass-rate would make all"),
-        ('"setup.mocks[0].response", values: [a, b]', ("--live",), "--live would make all"),
+        ("judge, values: [scripted/replies.yaml]", ("--judge", "openai/x"), "--judge has no effect here"),
+        ("character.llm.model, values: [scripted/replies.yaml]", ("--model", "openai/x"), "--model would override"),
+        ("environment.type, values: [local, e2b]", ("--environment", "local"), "--environment would override"),
+        ("trials, values: [2, 3]", ("--trials", "4"), "--trials would override"),
+        ("pass_rate, values: [0.5, 1]", ("--pass-rate", "0.7"), "--pass-rate would override"),
+        ('"setup.mocks[0].response", values: [a, b]', ("--live",), "--live would override"),
     ],
 )
 def test_an_option_that_contradicts_an_axis_is_one_clear_message(batch, axis, options, said):
@@ -318,7 +318,7 @@ def test_the_same_combination_twice_in_a_run(sweep):
     ended = sweep("run", "sweep.matrix.yaml", "again.matrix.yaml", "--dry-run")
     assert ended.code == 2
     assert ended.err.startswith("again.matrix.yaml:1:1: the combination untimed[model=scripted/replies.yaml,")
-    assert ended.err.endswith(" is in this run twice; run this matrix by itself\n")
+    assert ended.err.endswith(" is in this run twice; run this matrix separately\n")
 
 
 def test_a_secret_among_the_values_is_in_no_id_and_loses_no_trial(sweep):

@@ -75,7 +75,7 @@ def test_a_pause_that_the_server_asks_for_is_shown_while_it_lasts(batch):
     assert (retry["ms"], retry["model"], retry["purpose"]) == (2000, "openai/m", "agent")
     ended = batch("show", "last")
     assert "retries  1 x 127.0.0.1:" in ended.out
-    assert "limits the rate (429)" in ended.out
+    assert "is rate limiting us (429)" in ended.out
 
 
 def test_a_provider_that_is_down_is_shown_until_it_is_back(batch):
@@ -109,5 +109,5 @@ def test_the_example_of_a_busy_server(batch):
     shutil.copy(EXAMPLES / "replies.yaml", batch.folder)
     ended = batch("run", "busy", "--trials", "4", "--no-progress", "--model", "scripted/replies.yaml")
     assert ended.code == 0, ended
-    assert "retries  4 x scripted/replies.yaml: the script fails the server (503)" in ended.out
+    assert "retries  4 x scripted/replies.yaml: scripted server error (503)" in ended.out
     assert {retry["ms"] for retry in incidents(batch, "retry")} == {1000}

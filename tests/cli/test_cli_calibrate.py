@@ -145,6 +145,35 @@ def test_a_lenient_judge_is_below_the_bar(project):
     assert "below the bar" in latest(project)[0].judged.reason
 
 
+def test_every_bar_of_the_configuration_counts(project):
+    """Of four answers the judge passes one that people do not, and fails one that they do not: kappa is 0."""
+    file = labelled(project, wrong=(0,))
+    lines = file.read_text().splitlines()
+    lines[-1] = lines[-1].replace("fail", "pass")
+    file.write_text("\n".join(lines) + "\n")
+    lenient = {"min_labels": 4, "min_kappa": -1, "max_false_pass": 1, "max_false_fail": 1}
+    project.write("steadyhand.toml", _config(lenient))
+    assert project("calibrate", "labels.csv").code == 0
+    assert run(project).code == 1, "it decides"
+    for bar, said in (
+        ({"min_labels": 5}, "compared with 4 labels, and `min_labels` is 5"),
+        ({"min_kappa": 0.2}, "kappa is 0, and `min_kappa` is 0.2"),
+        ({"max_false_pass": 0.4}, "false-pass rate is 0.5, and `max_false_pass` is 0.4"),
+        ({"max_false_fail": 0.4}, "false-fail rate is 0.5, and `max_false_fail` is 0.4"),
+        ({"file": '"other.json"'}, "is not calibrated"),
+    ):
+        project.write("steadyhand.toml", _config({**lenient, **bar}))
+        assert run(project).code == 3, bar
+        assert said in latest(project)[0].judged.reason
+    project.write("steadyhand.toml", _config({**lenient, "min_kappa": 0.2, "required": "false"}))
+    assert run(project).code == 1, "what is not required is not asked for"
+
+
+def _config(calibration):
+    table = {"required": "true", **calibration}
+    return CONFIG.partition("required")[0] + "".join(f"{name} = {value}\n" for name, value in table.items())
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [

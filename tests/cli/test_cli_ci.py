@@ -62,7 +62,7 @@ def test_a_report_on_stdout_is_alone_there(hostile, option):
 def test_html_is_not_put_into_the_log_of_a_ci_service(hostile):
     ended = hostile("run", "sub", "--html", "-", CI="true")
     assert (ended.code, ended.out) == (2, "")
-    assert "give it a file" in ended.err
+    assert "write to a file instead" in ended.err
 
 
 def test_two_reports_do_not_fit_on_stdout(hostile):

@@ -39,7 +39,7 @@ def test_two_runs_are_compared(runs: Shell):
     assert re.search(r"help +12/12 +0/12 +-100\.0 points", ended.out)
     assert "| I call for help|wait now." in ended.out
     assert "| Nothing to do with help|wait. ::error::x" in ended.out
-    assert "Also different between the sides: the model (2 scenarios)" in ended.out
+    assert "Other differences between the sides: the model (2 scenarios)" in ended.out
 
 
 def test_reports_say_the_same_as_records(runs: Shell):
@@ -74,7 +74,7 @@ def test_markdown_goes_to_stdout_alone(runs: Shell):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["good.json"], "nothing to be compared with"),
+        (["good.json"], "nothing to compare"),
         (["good.json", "nowhere"], "no run 'nowhere'"),
         (["good.json", "good.yaml"], "is not a run record, JSON report or baseline"),
         (["good.json@gpt", "bad.json"], "no target 'gpt' in run"),
@@ -100,8 +100,8 @@ def test_a_changed_scenario_is_named_and_not_paired(runs: Shell):
     runs.write("help.yaml", text.replace("What now?", "What now, quickly?"))
     runs("run", "help.yaml", "--model", "scripted/good.yaml", "--trials", "2", "--out", "later")
     ended = runs("compare", record(runs, "good"), record(runs, "later"))
-    assert "Set apart, not the same scenario on both sides: help" in ended.out
-    assert "Set apart, only in A: wait" in ended.out
+    assert "Not compared, not the same scenario on both sides: help" in ended.out
+    assert "Not compared, only in A: wait" in ended.out
     paired = runs("compare", record(runs, "good"), record(runs, "later"), "--pair-changed")
     assert "compared anyway: help" in paired.out
 

@@ -212,9 +212,9 @@ def test_a_resume_goes_on_counting_where_the_record_ends(shell):
     with Loopback(lambda served: next(answers)) as server:
         limited = ("--trials", "4", "--max-cost", "21", "--concurrency", "1", "--model", "openai/m")
         first = shell("run", ".", *limited, OPENAI_BASE_URL=server.url)
-        assert "--max-cost is used up: 21.0000 of 21" in first.err
+        assert "--max-cost reached: 21.0000 of 21" in first.err
         again = shell("resume", "last", "--json", "again.json", OPENAI_BASE_URL=server.url)
-    assert "--max-cost is used up: 21.0000 of 21" in again.err
+    assert "--max-cost reached: 21.0000 of 21" in again.err
     assert len(list(answers)) == 7
     report = json.loads((shell.folder / "again.json").read_text())
     assert (report["summary"]["total"], report["summary"]["cost"]["cost"]) == (3, 21.0)

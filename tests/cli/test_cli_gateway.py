@@ -137,7 +137,7 @@ def test_an_address_that_is_not_there_is_told_before_anything_runs(shell):
     shell.write("steadyhand.toml", '[agents.command.env]\nMY_LLM = "{openai_base_url}"\n')
     ended = shell("run", "refund_desk.scenario.yaml", "--agent", f"command:{PYTHON} ./quiet.py")
     assert ended.code == 2
-    assert "there is no address {openai_base_url}" in ended.err
+    assert "unknown address {openai_base_url}" in ended.err
     assert "--model" in ended.err
 
 

@@ -197,13 +197,13 @@ def test_two_services_of_one_name_are_refused(desk):
     text = (desk.folder / scenario(desk)).read_text().replace("    shop:", "    database:")
     desk.write("shop.scenario.yaml", text.replace("setup:", "setup:\n  database: {sql: CREATE TABLE t (x)}"))
     ended = desk("validate", "shop.scenario.yaml")
-    assert (ended.code, "the service `database` is that of `setup.database`" in ended.out + ended.err) == (2, True)
+    assert (ended.code, "the name `database` is reserved for `setup.database`" in ended.out + ended.err) == (2, True)
 
 
 def test_a_program_that_is_not_there_is_found_before_anything_runs(desk):
     ended = desk("run", scenario(desk, "no-such-server --now"), *KINDS["runtime"])
     assert ended.code == 2
-    assert "shop.scenario.yaml:6:5: service shop: no-such-server --now: there is no program" in ended.err
+    assert "shop.scenario.yaml:6:5: service shop: no-such-server --now: program not found" in ended.err
 
 
 HIDDEN = """\
@@ -221,7 +221,7 @@ metadata.version = version
     ("what", "told"),
     [
         ("raise metadata.PackageNotFoundError(name)", "the package `mcp` is not installed"),
-        ("return '2.3.0'", "the package `mcp` is there in version 2.3.0, and >=1.24,<2 is needed"),
+        ("return '2.3.0'", "the package `mcp` is installed in version 2.3.0, but >=1.24,<2 is needed"),
     ],
 )
 def test_without_the_extra_it_says_what_to_install(desk, what, told):
@@ -238,9 +238,9 @@ def test_without_the_extra_it_says_what_to_install(desk, what, told):
 @pytest.mark.parametrize(
     ("mcp", "agent", "told"),
     [
-        ("", "careless", "ended with exit code 7; on stderr it said: the shop burns"),
+        ("", "careless", "exited with code 7; stderr: the shop burns"),
         ("", "dawdling", "did not answer 'wait' within 1 s"),
-        (f"{sys.executable} -c 'raise SystemExit(\"closed today\")'", "services", "it said: closed today"),
+        (f"{sys.executable} -c 'raise SystemExit(\"closed today\")'", "services", "stderr: closed today"),
     ],
 )
 def test_a_server_that_fails_is_never_the_agents_failure(desk, mcp, agent, told):

@@ -81,7 +81,7 @@ def test_one_schema_can_be_printed(shell):
 def test_an_unknown_library_is_told_the_known_ones(shell):
     ended = shell("list", "@space")
     assert ended.code == 2
-    assert ended.err == "steadyhand: no library '@space'; there are @clinical, @robotic\n"
+    assert ended.err == "steadyhand: unknown library '@space'; available: @clinical, @robotic\n"
 
 
 def test_selftest_reports_good_answers_that_fail_and_bad_ones_that_pass(shell):

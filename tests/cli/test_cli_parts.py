@@ -109,7 +109,7 @@ def test_only_shards_of_one_run_are_merged_each_once(five):
     _, first = shard(five, 1)
     assert "is given twice" in five("merge", first, first).err
     five("run", "s", "--no-progress")
-    assert "is no shard" in five("merge", first, runs(five)[0]["id"]).err
+    assert "is not a shard" in five("merge", first, runs(five)[0]["id"]).err
     _, other = shard(five, 2, 3)
     assert "the number of shards" in five("merge", first, other).err
     _, judged = shard(five, 2, 2, "--judge", "scripted/replies.yaml")

@@ -164,7 +164,7 @@ def test_trials_the_origin_never_ran_are_not_passed(shell):
     assert ended.code == 3, ended
     ended, report = rejudge(shell)
     assert ended.code == 3, ended
-    assert "trials are not in the record of that run" in ended.err
+    assert "trials are missing from the record of that run" in ended.err
     assert report["summary"]["not_run"] == 2
 
 
@@ -172,7 +172,7 @@ def test_trials_the_origin_never_ran_are_not_passed(shell):
     ("options", "said"),
     [
         (("nothing",), "no run 'nothing'"),
-        (("last", "--judge", "nobody"), "names no provider"),
+        (("last", "--judge", "nobody"), "has no provider"),
         (("last", "--rubric", "missing"), "rubric"),
     ],
 )

@@ -43,10 +43,10 @@ def test_recording_and_replaying_at_once_or_over_a_recording_does_not_start(shel
     shell.replies(SAFE)
     shell.decision("a.yaml")
     assert "cannot be used together" in shell("run", "a.yaml", "--record", "x", "--replay", "y").err
-    assert "holds no recording" in shell("run", "a.yaml", "--replay", "none").err
+    assert "has no recording" in shell("run", "a.yaml", "--replay", "none").err
     shell("run", "a.yaml", "--record", "tape")
     again = shell("run", "a.yaml", "--record", "tape")
-    assert (again.code, "there is a recording already" in again.err) == (2, True)
+    assert (again.code, "already has a recording" in again.err) == (2, True)
 
 
 def test_a_limit_on_tokens_stops_the_run_and_keeps_what_is_done(shell):
@@ -55,7 +55,7 @@ def test_a_limit_on_tokens_stops_the_run_and_keeps_what_is_done(shell):
         shell.decision(f"{number}.yaml", id=f"SCN-C-{number:03}")
     ended = shell("run", ".", "--max-tokens", "200", "--concurrency", "1", "--json", "r.json")
     assert ended.code == 3
-    assert "note: --max-tokens is used up: 200 of 200 tokens; no more trials were started" in ended.err
+    assert "note: --max-tokens reached: 200 of 200 tokens; no more trials were started" in ended.err
     summary = report(shell)["summary"]
     assert (summary["passed"], summary["not_run"]) == (2, 3)
 
@@ -70,5 +70,5 @@ def test_a_limit_on_cost_needs_prices_and_keeps_them(shell):
     shell.write("steadyhand.toml", '[prices."scripted/replies.yaml"]\ninput = 1000\noutput = 1000\n')
     ended = shell("run", ".", "--model", "scripted/replies.yaml", "--max-cost", "0.15", "--concurrency", "1")
     assert ended.code == 3
-    assert "note: --max-cost is used up: 0.2000 of 0.15; no more trials were started" in ended.err
+    assert "note: --max-cost reached: 0.2000 of 0.15; no more trials were started" in ended.err
     assert "2 passed" in ended.out

@@ -42,7 +42,7 @@ def test_stdout_gets_the_same_bytes(ran):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ((), "say what to write: --html FILE, --markdown FILE or --pdf FILE"),
+        ((), "nothing to write; give --html FILE, --markdown FILE or --pdf FILE"),
         (("--pdf", "-"), "a PDF cannot"),
         (("--html", "-", "--markdown", "-"), "only one of --html and --markdown"),
         (("--html", "page.html", "--out", "elsewhere"), "there are no runs in elsewhere yet"),

@@ -62,7 +62,7 @@ def test_without_a_model_it_does_not_start(shell):
     ("arguments", "said"),
     [
         (("--model", "nobody/x"), "unknown model provider 'nobody'"),
-        (("--model", "gpt"), "names no provider; write it as provider/model, such as openai/gpt"),
+        (("--model", "gpt"), "has no provider; write it as provider/model, such as openai/gpt"),
         (("--model", "openai/x"), "OPENAI_API_KEY"),
         (("--model", "scripted/none.yaml"), "none.yaml"),
         (("--agent", "modle", "--model", "scripted/replies.yaml"), "did you mean 'model'?"),

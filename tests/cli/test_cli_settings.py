@@ -60,7 +60,7 @@ def test_an_unknown_plugin_of_the_other_world_is_a_warning_with_mocks_and_an_err
     shell.write("a.scenario.yaml", 'plugins: ["@elizaos/plugin-github", "@elizaos/plugin-sql"]\n' + AGENT)
     mocked, live = shell("run", "."), shell("run", ".", "--live")
     assert (mocked.code, live.code) == (0, 2)
-    assert "no installed plugin answers to '@elizaos/plugin-github'" in mocked.out
+    assert "no installed plugin is called '@elizaos/plugin-github'" in mocked.out
     assert "plugin-sql" not in mocked.out
     assert "@elizaos/plugin-github" in live.err
 
@@ -346,9 +346,9 @@ def test_a_mistyped_rubric_is_an_error_judge_or_not(shell, command):
     ended = shell(command[0], ".", *command[1:])
     assert ended.code == 2
     told = ended.out if command == ("validate",) else ended.err
-    assert "a.yaml:19:9: rubric: rubric 'rubric_clinicl' is neither" in told
+    assert "a.yaml:19:9: rubric: rubric 'rubric_clinicl' not found" in told
     assert "did you mean `rubric_clinical`?" in told
-    assert "b.yaml:19:9: rubric: rubric 'rubric_lunar' is neither" in told
+    assert "b.yaml:19:9: rubric: rubric 'rubric_lunar' not found" in told
     assert "c.yaml" not in told
     assert not (shell.folder / ".steadyhand").exists()
 

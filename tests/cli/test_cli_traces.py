@@ -143,7 +143,7 @@ def test_a_program_with_the_sdk(desk, names, tools, flaw, expected):
     assert [each["name"] for each in actions] == tools.split(",")
     assert actions[0]["params"] == {"number": "A-1"}
     if flaw == "killed":
-        assert "the span around 'invoke_agent Desk' has not come" in ended.out
+        assert "the span around 'invoke_agent Desk' has not arrived" in ended.out
 
 
 @pytest.mark.parametrize(

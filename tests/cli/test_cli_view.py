@@ -40,7 +40,7 @@ def test_it_prints_a_link_that_opens_the_runs_and_ends_with_ctrl_c(shell):
 def test_a_folder_that_is_not_there_is_said(shell):
     ended = shell("view", "nowhere", "--no-browser")
     assert ended.code == 2
-    assert "there is no folder nowhere" in ended.err
+    assert "folder not found: nowhere" in ended.err
 
 
 def test_a_labels_file_with_another_ending_is_refused(shell):

@@ -205,7 +205,9 @@ UNSAFE = TrialRecord(
                 latency_spoiled=(Spoiled(kind=SpoiledBy.RETRIED, detail="retried"),),
             ),
             events=(
-                Waited(at_ms=1500.0, model="m/m", purpose="agent", reason="m limits the rate (429)", wait_ms=1500.0),
+                Waited(
+                    at_ms=1500.0, model="m/m", purpose="agent", reason="m is rate limiting us (429)", wait_ms=1500.0
+                ),
                 Retried(at_ms=2500.0, model="m/m", purpose="agent", reason="h failed (503)", wait_ms=400.0, attempt=1),
             ),
             evaluations=(),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import gc
 import os
 import signal
@@ -11,6 +12,8 @@ import subprocess
 import sys
 import threading
 from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from types import UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
@@ -118,6 +121,38 @@ def test_a_callable_is_the_agent(agent: Any) -> None:
     result.assert_passed()
 
 
+class Desk:
+    def respond(self, message: str) -> str:
+        return message
+
+
+@pytest.mark.parametrize(
+    ("agent", "told"),
+    [
+        (Desk(), r"neither a kind of agent nor a function or class, but .*; pass the class Desk, of which each trial"),
+        (5, "neither a kind of agent nor a function or class, but 5$"),
+        ([polite, "model", polite], r"the agent .*:polite is given twice; name each target once"),
+    ],
+)
+def test_what_cannot_be_an_agent_is_refused(agent: Any, told: str) -> None:
+    with pytest.raises(steadyhand.SetupError, match=told):
+        steadyhand.run(scenario(), agent=agent)
+
+
+def test_a_partial_is_called_by_the_name_of_its_function() -> None:
+    def greet(greeting: str, message: str) -> str:
+        return f"{greeting}, {message}"
+
+    (trial,) = steadyhand.run(scenario(), agent=functools.partial(greet, "Hello"))
+    assert (trial.verdict, trial.agent.endswith("<locals>.greet")) == ("passed", True)
+
+
+@pytest.mark.parametrize("given", [None, 5])
+def test_what_cannot_be_a_scenario_is_refused(given: Any) -> None:
+    with pytest.raises(steadyhand.SetupError, match=f"found a {type(given).__name__}"):
+        steadyhand.run(given, agent=polite)
+
+
 def test_several_agents_are_several_targets() -> None:
     result = steadyhand.run(scenario(), agent=[polite, curt])
     assert [(each.scenario_id.partition("[")[0], each.verdict.value) for each in result.rates] == [
@@ -191,7 +226,7 @@ def test_an_agent_that_raises_is_an_error_not_a_failure() -> None:
 
 
 def test_a_result_has_no_truth_value() -> None:
-    with pytest.raises(TypeError, match=r"ask `result\.passed`"):
+    with pytest.raises(TypeError, match=r"use `result\.passed`"):
         assert steadyhand.run(scenario(), agent=polite)
 
 
@@ -363,6 +398,20 @@ async def test_it_runs_on_a_running_loop() -> None:
     assert steadyhand.run(scenario(), agent=agent).passed
     assert loops[1] is not loops[0]
     assert threading.active_count() >= 1
+
+
+async def test_runs_go_side_by_side_in_one_loop_and_in_threads() -> None:
+    both = [steadyhand.run_async(scenario(id=name), agent=polite, trials=3) for name in ("a", "b")]
+    threads = [asyncio.to_thread(steadyhand.run, scenario(id=name), agent=curt) for name in ("c", "d")]
+    results = await asyncio.gather(*both, *threads)
+    found = [({trial.scenario_id for trial in each}, len(each), each.passed) for each in results]
+    assert found == [({"a"}, 3, True), ({"b"}, 3, True), ({"c"}, 1, False), ({"d"}, 1, False)]
+
+
+def test_a_result_comes_back_from_a_pool_of_processes() -> None:
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        result = pool.submit(steadyhand.run, scenario(), agent="command:cat", ids=("greeting",)).result()
+    assert [trial.scenario_id for trial in result] == ["greeting"]
 
 
 async def test_a_cancelled_run_keeps_what_was_finished() -> None:
@@ -557,9 +606,9 @@ def test_runs_are_compared() -> None:
 
 def test_a_run_alone_is_compared_with_nothing() -> None:
     alone = steadyhand.run(scenario(), agent=polite, out="runs")
-    with pytest.raises(steadyhand.SetupError, match="nothing to be compared with"):
+    with pytest.raises(steadyhand.SetupError, match="nothing to compare: the run has only one target"):
         steadyhand.compare(alone)
     with pytest.raises(steadyhand.SetupError, match="confidence between 0 and 1"):
         steadyhand.compare(alone, alone, confidence=95)
-    with pytest.raises(steadyhand.SetupError, match="name another run"):
+    with pytest.raises(steadyhand.SetupError, match="give a second run"):
         steadyhand.compare()

@@ -4,22 +4,38 @@ from __future__ import annotations
 
 import ast
 import importlib
+import inspect
 import json
 import os
 import subprocess
 import sys
+import types
+import typing
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import steadyhand
 import steadyhand.plugin
 from steadyhand.plugin import EvaluationParams, Evaluator
+from steadyhand.records.base import Record
 from steadyhand.version import __version__
 
 ROOT = Path(__file__).parents[2]
 DOORS = ("steadyhand", "steadyhand.plugin")
-TYPED = ("examples/plugins", "examples/python_api", "examples/bring_your_own/my_agent.py")
+TYPED = (
+    "examples/plugins",
+    "examples/python_api",
+    "examples/bring_your_own/my_agent.py",
+    "tests/support/third_party.py",
+)
+THIRD_PARTY = (
+    *sorted(ROOT.glob("examples/plugins/*.py")),
+    *sorted(ROOT.glob("examples/bring_your_own/*.py")),
+    ROOT / "tests/support/third_party.py",
+)
 
 
 @pytest.mark.parametrize("name", DOORS)
@@ -71,14 +87,60 @@ def _clean(tool: str, *arguments: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize(
-    "file", sorted(ROOT.glob("examples/plugins/*.py")) + sorted(ROOT.glob("examples/bring_your_own/*.py")), ids=str
-)
+@pytest.mark.parametrize("file", THIRD_PARTY, ids=lambda file: file.name)
 def test_examples_import_from_the_front_door_only(file: Path) -> None:
     nodes = list(ast.walk(ast.parse(file.read_text())))
     imported = {node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)}
     imported |= {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
     assert {name for name in imported if name.partition(".")[0] == "steadyhand"} <= set(DOORS)
+
+
+def test_a_plugin_can_name_whatever_its_parts_are_given_and_answer_with() -> None:
+    """Every type in the signature of a port, and those that its answers are made of, can be imported from one place."""
+    exported = {name: getattr(steadyhand.plugin, name) for name in steadyhand.plugin.__all__}
+    events = set(typing.get_args(steadyhand.plugin.AnyEvent))
+    named: set[type] = set()
+    for port in exported.values():
+        if inspect.isclass(port) and getattr(port, "_is_protocol", False):
+            for method in vars(port).values():
+                function = method.fget if isinstance(method, property) else method
+                if inspect.isfunction(function):
+                    named |= _types_of(function)
+    assert len(named) > 40, "the walk no longer finds the types"
+    missing = {each.__name__ for each in named - events if each not in exported.values()}
+    assert missing == set()
+
+
+def _types_of(function: types.FunctionType) -> set[type]:
+    hints = typing.get_type_hints(function, globalns={**_ALL_NAMES, **function.__globals__})
+    answer = hints.pop("return", None)
+    found = {each for hint in hints.values() for each in _ours(hint)}
+    unread = list(_ours(answer))
+    while unread:
+        each = unread.pop()
+        if each not in found:
+            found.add(each)
+            if issubclass(each, Record) and each is not steadyhand.plugin.Scenario:  # which no plugin makes
+                fields = typing.get_type_hints(each, globalns={**_ALL_NAMES, **vars(sys.modules[each.__module__])})
+                unread += [inner for hint in fields.values() for inner in _ours(hint)]
+    return found
+
+
+def _ours(hint: Any) -> Iterator[type]:
+    """The classes of ours in a type hint."""
+    for inner in typing.get_args(hint):
+        yield from (each for one in (inner if isinstance(inner, list) else [inner]) for each in _ours(one))
+    named = typing.get_origin(hint) or hint
+    if inspect.isclass(named) and named.__module__.startswith("steadyhand."):
+        yield named
+
+
+_ALL_NAMES = {
+    name: value
+    for module in ("ports.agent", "ports.environment", "ports.services", "records.chat")
+    for name, value in vars(importlib.import_module(f"steadyhand.{module}")).items()
+}
+"""For hints that name what is imported for type checkers alone."""
 
 
 class Limit(EvaluationParams):

@@ -8,7 +8,6 @@ WALL_CLOCK = re.compile(r"time\.time(?:_ns)?\(\)|datetime\.(?:utc)?now\(|gmtime\
 # Where the time of day is what is wanted: stamps, spans, and a server's `Retry-After` that names a time of day.
 STAMPS = {
     "batch/crew.py",
-    "batch/local.py",
     "builtin/models/cassette.py",
     "builtin/models/http/client.py",
     "cli/gate.py",
@@ -17,8 +16,8 @@ STAMPS = {
     "compose/run.py",
     "compose/shards.py",
     "compose/worker.py",
-    "engine/context.py",
     "gateway/traces.py",
+    "records/base.py",
     "viewer/labels.py",
 }
 

@@ -1,1 +1,1 @@
-"""Run scenarios from Python, and read what they came to."""
+"""Run scenarios from Python, and read the results."""

@@ -1,4 +1,4 @@
-"""A run on record, and its trials, as Python sees them."""
+"""A recorded run and its trials, as the Python API presents them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _WIDTH = 100
 
 
 class Trial:
-    """One trial of a scenario, read from the record. `record` is all there is of it."""
+    """One trial of a scenario, read from the record. `record` is the complete record."""
 
     __slots__ = ("record",)
 
@@ -39,7 +39,7 @@ class Trial:
 
     @property
     def index(self) -> int:
-        """Which of the scenario's trials it is, from 0."""
+        """The number of the trial within its scenario, from 0."""
         return self.record.key.index
 
     @property
@@ -69,7 +69,7 @@ class Trial:
 
     @property
     def reason(self) -> str:
-        """Why that is the verdict."""
+        """The reason for the verdict."""
         return self.record.judged.reason
 
     @property
@@ -88,13 +88,13 @@ class Trial:
 
     @property
     def reply(self) -> str:
-        """The last thing that the agent said; empty when it said nothing."""
+        """The agent's last message; empty if it said nothing."""
         said = (message.content for message in reversed(self.transcript) if message.role == "assistant")
         return next(said, "")
 
     @property
     def trajectory(self) -> tuple[TrajectoryStep, ...]:
-        """Thoughts, actions and observations, by the time they began."""
+        """Thoughts, actions and observations, in the order in which they began."""
         return trajectory_of(self.record.events)
 
     @property
@@ -103,13 +103,13 @@ class Trial:
 
     @property
     def duration_ms(self) -> float:
-        """The whole trial, with set-up, judging and tear-down."""
+        """The duration of the whole trial, including set-up, judging and tear-down."""
         return self.record.duration_ms
 
     @property
     def latency_ms(self) -> float | None:
-        """How long the answer took, from request sent to last byte; None when that is not known. `latency_tier` is its
-        grade, and None where something may have changed it."""
+        """How long the answer took, from request sent to last byte; None if unknown. `latency_tier` is its grade, and
+        None if something may have changed the latency."""
         return self.record.judged.latency_ms
 
     @property
@@ -118,7 +118,7 @@ class Trial:
 
     @property
     def time_to_safe_ms(self) -> float | None:
-        """From when on the text that had arrived satisfied every invariant."""
+        """The time from which the text received so far satisfied every invariant."""
         return self.record.judged.time_to_safe_ms
 
     @property
@@ -131,10 +131,10 @@ class Trial:
 
 
 class RunResult:
-    """A run on record. Iterate over it for its trials, in the order of the plan, each read when its turn comes.
+    """A recorded run. Iterate over it to get its trials in planned order; each is read when it is needed.
 
-    Every question is answered from the record, so a run that another process carries on is as it stands then. Raises
-    `StoreError` when the record cannot be read.
+    Everything is read from the record, so a run that another process is still writing shows its current state. Raises
+    `StoreError` if the record cannot be read.
     """
 
     def __init__(self, reader: RunReader) -> None:
@@ -150,7 +150,7 @@ class RunResult:
 
     @property
     def path(self) -> Path:
-        """The file of the record."""
+        """The path of the record."""
         return self._reader.path
 
     @property
@@ -159,22 +159,22 @@ class RunResult:
 
     @property
     def finished(self) -> bool:
-        """Whether it got to its end: everything that was planned was done."""
+        """Whether the run is finished: all planned trials were run."""
         return self._reader.finished
 
     @property
     def counts(self) -> dict[Verdict, int]:
-        """How many trials came to each verdict."""
+        """Number of trials by verdict."""
         return self._reader.counts()
 
     @property
     def rates(self) -> list[ScenarioRate]:
-        """One entry per scenario, in the order of the plan: its verdict, and the trials that it rests on."""
+        """One entry per scenario, in planned order: its verdict and its counts of trials."""
         return rates_of(self._reader)
 
     @property
     def figures(self) -> RunFigures:
-        """How often, how fast and how surely, for each scenario, each target and the suite. Reads every trial."""
+        """Pass rates, times and their intervals, for each scenario, each target and the suite. Reads every trial."""
         collector = FigureCollector()
         for trial in self._reader.trials():
             collector.add(trial)
@@ -182,18 +182,18 @@ class RunResult:
 
     @property
     def exit_code(self) -> ExitCode:
-        """What the command would have ended with: 0 only for a finished record, every trial of which was read back."""
+        """The exit code that the command would have: 0 only for a finished record whose trials were all read back."""
         code = rates_exit_code(self.rates)
         return code if code is not ExitCode.PASSED or self.complete else ExitCode.UNDECIDED
 
     @property
     def complete(self) -> bool:
-        """Whether it is finished and every trial of it can be read."""
+        """Whether the run is finished and every trial can be read."""
         return self.finished and not self._reader.unreadable()
 
     @property
     def passed(self) -> bool:
-        """Whether every scenario passed. False also when one could not be decided; `rates` tells these apart."""
+        """Whether every scenario passed. Also false if one could not be decided; `rates` distinguishes the two."""
         return self.exit_code is ExitCode.PASSED
 
     def to_pandas(self, table: Literal["trials", "evaluations", "calls"] = "trials") -> Any:
@@ -209,15 +209,15 @@ class RunResult:
         return map(Trial, self._reader.trials())
 
     def __len__(self) -> int:
-        """How many trials were finished."""
+        """The number of finished trials."""
         return sum(self.counts.values())
 
     def __bool__(self) -> bool:
-        """Refused: `if result:` could mean that there are trials, or that they passed."""
-        raise TypeError("a RunResult is neither true nor false; ask `result.passed` or `len(result)`")
+        """Raises `TypeError`: `if result:` could mean that there are trials, or that they passed."""
+        raise TypeError("a RunResult has no truth value; use `result.passed` or `len(result)`")
 
     def trial(self, scenario_id: str, index: int = 0) -> Trial:
-        """One trial. Raises `KeyError` when the record does not hold it."""
+        """One trial. Raises `KeyError` if it is not in the record."""
         found = self._reader.trial(TrialKey(scenario_id=scenario_id, index=index))
         if found is None:
             known = ", ".join(list(self._reader.planned_per_scenario())[:_SHOWN])
@@ -232,15 +232,15 @@ class RunResult:
         undone = [rate.scenario_id for rate in self.rates if rate.verdict is not Verdict.PASSED]
         told = [f"{len(undone)} of {len(self.rates)} scenarios did not pass ({self.path})"]
         if not self.complete:
-            told.append("the record is not complete")
+            told.append("the record is incomplete")
         told += [self.evidence(scenario_id) for scenario_id in undone[:_SHOWN]]
         if len(undone) > _SHOWN:
             told.append(f"and {len(undone) - _SHOWN} more")
         raise AssertionError("\n\n".join(told))
 
     def evidence(self, scenario_id: str) -> str:
-        """Why a scenario came to its verdict: a line, then checks and transcript of a trial that did not pass, if there
-        is one. Raises `KeyError` for a scenario that was not planned."""
+        """Why a scenario has its verdict: a summary line, then the checks and transcript of a trial that did not pass,
+        if any. Raises `KeyError` for a scenario that was not planned."""
         from steadyhand.report.details import render_details
         from steadyhand.report.table import Page
 
@@ -258,7 +258,7 @@ class RunResult:
         details = list(render_details(record, page, numbered=several))
         if several:
             told = [f"{scenario_id}: {rate.verdict.value}: {rate.reason}", *details]
-        else:  # the first line says what heading and reason would say again
+        else:  # the first line already contains the heading and the reason
             reason = record.judged.reason
             said = {f"  {line}" for line in page.wrap(reason, indent=2)}
             told = [
@@ -270,11 +270,11 @@ class RunResult:
         return "\n".join(told)
 
     def to_json(self) -> str:
-        """The JSON report, whole. For a run of many trials use `write_json`."""
+        """The complete JSON report. For a run with many trials, use `write_json`."""
         return b"".join(self._json()).decode()
 
     def write_json(self, file: StrPath) -> None:
-        """The JSON report into a file, trial by trial. Raises `OSError`."""
+        """Write the JSON report to a file, trial by trial. Raises `OSError`."""
         with Path(file).open("wb") as stream:
             stream.writelines(self._json())
 

@@ -1,12 +1,13 @@
-"""Run scenarios from Python. `import steadyhand` has these names; docs/python-api.md is the user's side of this file.
+"""Run scenarios from Python. `import steadyhand` has these names; docs/python-api.md documents this module for users.
 
-Nothing here prints, handles signals, sets the garbage collector or reads a configuration that was not asked for.
+Nothing here prints, handles signals, changes the garbage collector or reads a configuration unless asked to.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextvars
+import functools
 import os
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
@@ -33,7 +34,7 @@ from steadyhand.spec.validation import nearest
 from steadyhand.store.reader import RunReader, find_run
 
 Source = StrPath | Mapping[str, Any] | Scenario
-"""A file, folder, glob or library; a scenario in the shape of its file; or one that `load` gave."""
+"""A file, folder, glob or library; a dictionary with the structure of a scenario file; or a `Scenario` from `load`."""
 
 AnyAgent = str | Callable[..., Any]
 T = TypeVar("T")
@@ -42,7 +43,7 @@ _CALLABLE = "callable"
 
 
 class RunArguments(TypedDict, total=False):
-    """What the options of `steadyhand run` are called here; left out, they are what they are there."""
+    """The options of `steadyhand run`, with the same defaults."""
 
     tags: Sequence[str]
     ids: Sequence[str]
@@ -91,15 +92,15 @@ def run(
     observer: RunObserver | None = None,
     **options: Unpack[RunArguments],
 ) -> RunResult:
-    """Run scenarios to the end and give what they came to.
+    """Run scenarios and return the result.
 
-    `agent` is a kind such as `runtime`, or a function or class of yours that is called in this process. A list of
-    agents or of models makes every combination a target of its own. `config` is a configuration file, or `auto` to look
-    for one as the command does; without it none is read. `plugins` are objects, or names as `--plugin` takes them. The
-    other options are those of the command.
+    `agent` is a kind such as `runtime`, or your own function or class, which is called in this process. With a list of
+    agents or models, every combination is a separate target. `config` is a configuration file, or `auto` to look for
+    one as the command does; without it none is read. `plugins` are objects, or names as for `--plugin`. The other
+    options are those of the command.
 
-    The run has a thread and an event loop of its own, so that this works wherever it is called. Raises `UsageError`
-    when it cannot start, and `StoreError` when its record cannot be written.
+    The run has its own thread and event loop, so this works in any context. Raises `UsageError` if it cannot start, and
+    `StoreError` if its record cannot be written.
     """
     prepared = prepare(scenarios, agent=agent, config=config, plugins=plugins, **options)
     factory = quick_loop() if prepared.needs_network else None
@@ -115,19 +116,19 @@ async def run_async(
     observer: RunObserver | None = None,
     **options: Unpack[RunArguments],
 ) -> RunResult:
-    """The same on the running event loop. When it is cancelled, the record keeps what was finished.
+    """The same on the running event loop. If it is cancelled, the record keeps the finished trials.
 
-    What else the loop does while a call is timed is measured, and makes the call's latency ungraded where it mattered.
+    If other code delays the loop during a call, the call's latency is not graded where that could change the grade.
     """
     prepared = await asyncio.to_thread(prepare, scenarios, agent=agent, config=config, plugins=plugins, **options)
     return await _execute(prepared, observer)
 
 
 def load(paths: Source | Iterable[Source], *, plugins: Sequence[Plugin | str] = ()) -> Loaded:
-    """Read scenarios and everything that is wrong with them, and run nothing: a plugin that a file names by path or
-    module is not loaded, and what only it knows is a warning.
+    """Load and check scenarios without running anything. Plugins that a file names by path or module are not loaded;
+    names that only they could define cause a warning.
 
-    A matrix stands for its combinations. Raises `SetupError` for a plugin or a library that cannot be had.
+    A matrix is expanded to its combinations. Raises `SetupError` for a plugin or a library that is not found.
     """
     named, objects = _plugins(plugins)
     files, given = _sorted_out(paths, objects)
@@ -142,9 +143,9 @@ def load(paths: Source | Iterable[Source], *, plugins: Sequence[Plugin | str] = 
 
 
 def open_run(run: StrPath, *, out: StrPath | None = None, config: StrPath | None = None) -> RunResult:
-    """A run on record: by the path of its record, or by id, the beginning of an id, or `last` in the folder `out`.
+    """Open a recorded run: by the path of its record, or by id, a prefix of an id, or `last`, in the folder `out`.
 
-    Raises `StoreError` when there is no such run, or it cannot be read.
+    Raises `StoreError` if there is no such run, or it cannot be read.
     """
     _, options = _records((), {"out": out, **_configuration(config)})
     if isinstance(run, os.PathLike):
@@ -161,7 +162,7 @@ def compare(
 ) -> Comparison:
     """Compare runs, each with the first, paired by scenario; a single run compares its targets.
 
-    A run is a `RunResult`, or as `open_run` takes it; also the path of a JSON report, and `RUN@TARGET` for one target.
+    A run is a `RunResult`, anything that `open_run` takes, the path of a JSON report, or `RUN@TARGET` for one target.
     Raises `StoreError` when a run cannot be read, and `SetupError` when there is nothing to compare it with.
     """
     from steadyhand.compose.comparison import compare_sources, open_source, read_source
@@ -183,9 +184,9 @@ class _Sources(NamedTuple):
 
 
 def _sorted_out(scenarios: Source | Iterable[Source], plugins: Sequence[Plugin]) -> _Sources:
-    """Raises `SetupError` for something that is no scenario."""
-    one = isinstance(scenarios, str | os.PathLike | Mapping | Scenario)
-    several = cast("Iterable[Any]", (scenarios,) if one else scenarios)
+    """Raises `SetupError` for anything that is not a scenario."""
+    is_several = isinstance(scenarios, Iterable) and not isinstance(scenarios, str | os.PathLike | Mapping | Scenario)
+    several = cast("Iterable[Any]", scenarios if is_several else (scenarios,))
     files: list[str] = []
     data: list[Mapping[str, Any]] = []
     built: list[Scenario] = []
@@ -211,8 +212,8 @@ def prepare(
     checking: bool = False,
     **options: Unpack[RunArguments],
 ) -> Run:
-    """The run that `run` would carry out; when `checking`, to look at only. Raises `UsageError` for anything that would
-    stop it from starting."""
+    """The run that `run` would execute; with `checking`, for inspection only. Raises `UsageError` for anything that
+    would prevent it from starting."""
     for name in options:
         if name not in RunArguments.__annotations__:
             near = nearest(name, RunArguments.__annotations__)
@@ -228,7 +229,7 @@ def prepare(
 
 
 def _plugins(given: Sequence[Plugin | str]) -> tuple[tuple[str, ...], tuple[Plugin, ...]]:
-    """Those that are named, and those that are objects. Raises `SetupError` for anything else."""
+    """The plugins given by name, and those given as objects. Raises `SetupError` for anything else."""
     several = cast("tuple[Any, ...]", (given,) if isinstance(given, str | Plugin) else tuple(given))
     for each in several:
         if not isinstance(each, str | Plugin):
@@ -238,28 +239,37 @@ def _plugins(given: Sequence[Plugin | str]) -> tuple[tuple[str, ...], tuple[Plug
 
 
 def _configuration(config: StrPath | None) -> dict[str, Any]:
-    """As the options of a run say it, which look for one unless they are told otherwise."""
+    """The value for the options of a run, which search for a configuration unless told otherwise."""
     return {"config": None if config == _AUTO else config, "ignore_config": config is None}
 
 
 def _several(value: Any) -> tuple[Any, ...]:
-    """One or several, or None for none."""
+    """One value or several; None if there are none."""
     if value is None:
         return ()
     return tuple(cast("Iterable[Any]", value)) if isinstance(value, list | tuple) else (value,)
 
 
-def _agents(given: Sequence[AnyAgent]) -> tuple[list[str], list[Plugin]]:
-    """Their names, and a plugin for each that is an object."""
+def _agents(given: Sequence[Any]) -> tuple[list[str], list[Plugin]]:
+    """The agents' names, and a plugin for each one that is an object.
+
+    Raises `SetupError` for one that is neither a name nor callable, and for one that is given twice.
+    """
     names: list[str] = []
     plugins: list[Plugin] = []
-    for each in given:
+    for position, each in enumerate(given):
+        if not isinstance(each, str) and any(each is earlier for earlier in given[:position]):
+            raise SetupError(f"the agent {_name_of(each)} is given twice; name each target once")
         if callable(each):
             kind = f"{_CALLABLE}-{len(plugins) + 1}" if plugins else _CALLABLE
             plugins.append(_agent_plugin(each, kind))
             names.append(f"{kind}:{_name_of(each)}")
-        else:
+        elif isinstance(each, str):
             names.append(each)
+        else:
+            found = type(each).__qualname__
+            hint = f"; pass the class {found}, of which each trial gets its own" if hasattr(each, "respond") else ""
+            raise SetupError(f"`agent` is neither a kind of agent nor a function or class, but {each!r}{hint}")
     return names, plugins
 
 
@@ -274,13 +284,15 @@ def _agent_plugin(agent: Callable[..., Any], kind: str) -> Plugin:
 
 
 def _name_of(agent: Callable[..., Any]) -> str:
+    while isinstance(agent, functools.partial):
+        agent = cast("functools.partial[Any]", agent).func
     kind = type(agent)
     name = getattr(agent, "__qualname__", None) or kind.__qualname__
     return f"{getattr(agent, '__module__', None) or kind.__module__}:{name}"
 
 
 def _records(files: tuple[str, ...], options: Mapping[str, Any]) -> tuple[Selection, RunOptions]:
-    """Raises `SetupError` for a value that cannot be."""
+    """Raises `SetupError` for an invalid value."""
     chosen: dict[str, Any] = {"paths": files}
     how: dict[str, Any] = {}
     for name, value in options.items():
@@ -305,7 +317,7 @@ async def _execute(prepared: Run, observer: RunObserver | None) -> RunResult:
     path = await execution.execute([] if observer is None else [observer])
     if execution.broken is not None:
         message = prepared.redactor.text(str(execution.broken))
-        raise StoreError(f"{message}; what was finished until then is in {path}") from execution.broken
+        raise StoreError(f"{message}; finished trials are in {path}") from execution.broken
     if execution.crashed is not None:
         raise execution.crashed
     return RunResult(RunReader.open(path.absolute()))
@@ -314,7 +326,8 @@ async def _execute(prepared: Run, observer: RunObserver | None) -> RunResult:
 def _in_own_thread(
     main: Callable[[], Coroutine[Any, Any, T]], factory: Callable[[], asyncio.AbstractEventLoop] | None
 ) -> T:
-    """Run to the end in a new thread. What interrupts the waiting, such as Ctrl-C, cancels it and is raised again."""
+    """Run to completion in a new thread. An interrupt while waiting, such as Ctrl-C, cancels the run and is raised
+    again."""
     done: Future[T] = Future()
     interrupted = threading.Event()
     cancel: list[Callable[[], object]] = []

@@ -1,4 +1,4 @@
-"""The workers of a run, wherever they are: who runs which trial, and what becomes of it when a worker is lost."""
+"""The workers of a run, local or remote: which worker runs which trial, and what happens if a worker is lost."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from steadyhand.records.run import PlannedTrial, TrialKey, TrialRecord
 from steadyhand.store.schema import decode
 
 MOST_LOSSES = 3
-"""A trial that was under way each time so many workers were lost is not tried again: it may be what ends them."""
+"""A trial that was running each time this many workers were lost is not retried: it may be what kills them."""
 
 _SUSPECTS = 16
 """Of the trials that a worker runs at once, one in so many may be on its last chance: whatever ended two workers is to
@@ -47,17 +47,17 @@ class StartFailed(SetupError):
 
 
 class Link(Protocol):
-    """A worker at the other end of something."""
+    """The connection to a worker."""
 
     @property
     def name(self) -> str: ...
 
     def send(self, orders: Orders) -> None:
-        """Must not block; what cannot be sent any more is lost, and so is the worker, which is told of elsewhere."""
+        """Must not block. If the message cannot be sent, the worker is lost, which is reported separately."""
         ...
 
     async def close(self, within_s: float) -> None:
-        """Ask it to end what it does and to go; when the time is up, end it."""
+        """Ask the worker to stop, and kill it after the grace period."""
         ...
 
 
@@ -65,10 +65,10 @@ class Launch(Protocol):
     async def __call__(
         self, number: int, places: int, hear: Callable[[Report], None], lost: Callable[[str], None]
     ) -> Link:
-        """Start a worker that runs so many trials at once, and wait until it is ready.
+        """Start a worker that runs this many trials at once, and wait until it is ready.
 
-        `hear` gets its reports, and `lost` is called once, with the reason, when it is gone. Raises `SetupError`,
-        `StartFailed` where it is worth another try.
+        `hear` receives its reports, and `lost` is called once, with the reason, when the worker is gone. Raises
+        `SetupError`, or `StartFailed` if it is worth another try.
         """
         ...
 
@@ -89,7 +89,7 @@ class _Job:
 
 
 class _Hand:
-    """One worker. What is told to it in one turn of the event loop goes in one message."""
+    """One worker. Everything sent to it in one iteration of the event loop goes in one message."""
 
     def __init__(self, number: int, places: int, gate: ProviderGate, now: Callable[[], float]) -> None:
         self.number: int = number
@@ -140,10 +140,10 @@ class _Hand:
         return job
 
     def measure(self, jobs: Sequence[_Job]) -> None:
-        """A worker that ends many trials in the time of a round trip is given a few more than it may run at once, so
-        that it is never idle; one whose trials take long is not, because what is given may not be taken back.
+        """A worker that finishes many trials per round trip gets a few more than it can run at once, so that it is
+        never idle. One whose trials take long does not, because assigned trials cannot be taken back.
 
-        How long they take counts, and not how many end at once: after a slow answer to all, thousands may.
+        What counts is how long trials take, not how many end together: after a slow answer, thousands may.
         """
         now = self._now()
         trial_s = max(sum(now - job.given_at for job in jobs) / len(jobs), 1e-6)
@@ -166,9 +166,9 @@ class _Hand:
 
 
 class CrewSize(NamedTuple):
-    """How many workers there are to be, and how many trials may be in flight in all of them. If their number is
-    `elastic`, the run begins with the first. `ahead` says that they may be given a few more trials than they run at
-    once: not where the run may have to stop after any of them."""
+    """The number of workers, and the number of trials in flight across all of them. If the number of workers is
+    `elastic`, the run starts with the first one. `ahead` allows assigning a worker a few more trials than it runs at
+    once, which a run that may have to stop after any trial must not do."""
 
     workers: int
     concurrency: int
@@ -177,10 +177,10 @@ class CrewSize(NamedTuple):
 
 
 class Crew:
-    """Implements `Executor` with workers that `launch` starts. A lost worker is replaced, and its trials done again.
+    """Implements `Executor` with workers that `launch` starts. A lost worker is replaced, and its trials are rerun.
 
-    `trusted` says that the workers know the secrets of the driver, so that what they encoded can be stored as it is.
-    `spent` is told of the model calls of a run whose budget is limited, `note` what the user should know.
+    `trusted` means that the workers know the driver's secrets, so their encoded records can be stored unchanged.
+    `spent` receives the model calls of a run with a budget, `note` messages for the user.
     """
 
     def __init__(
@@ -212,12 +212,12 @@ class Crew:
         self._timer: asyncio.TimerHandle | None = None
         self._encoded: dict[TrialKey, bytes] = {}
         self.failure: str | None = None
-        """Why no trial can be run any more; None while some can."""
+        """Why no more trials can be run; None while they can."""
 
     async def open(self) -> None:
-        """Wait for all workers, or for the first if their number is elastic; the others join when they are there.
+        """Wait for all workers, or for the first if their number is elastic; the others join when they are ready.
 
-        When one cannot start, `close` must still follow. Raises `SetupError`.
+        If one cannot start, `close` must still be called. Raises `SetupError`.
         """
         tasks = [self._begin(self._start(next(self._hand_numbers))) for _ in range(self._size.workers)]
         when = asyncio.FIRST_COMPLETED if self._size.elastic else asyncio.ALL_COMPLETED
@@ -236,7 +236,7 @@ class Crew:
         return task
 
     def _begun(self, task: asyncio.Task[None]) -> None:
-        """A worker is there, or cannot be had, which matters when it is the last hope."""
+        """A worker is ready, or failed to start, which matters if no other worker is left."""
         self._starting.discard(task)
         error = None if task.cancelled() else task.exception()
         if error is None or self._closing:
@@ -244,7 +244,7 @@ class Crew:
         if self._hands or self._starting:
             self._note(f"a worker could not be started; the run continues with the others: {error}")
             return
-        self.failure = f"there is no worker left, and none could be started: {error}"
+        self.failure = f"no workers are left, and none could be started: {error}"
         for jobs in (self._suspects, self._waiting):
             for job in jobs:
                 if not job.done.done():
@@ -257,7 +257,7 @@ class Crew:
 
     @property
     def lag_ms(self) -> float:
-        """The worst that any worker told of lately."""
+        """The worst recent state of any worker."""
         return max((hand.lag_ms for hand in list(self._hands.values())), default=0.0)
 
     async def perform(self, planned: PlannedTrial) -> TrialRecord:
@@ -269,11 +269,11 @@ class Crew:
         return await job.done
 
     def encoded(self, key: TrialKey) -> bytes | None:
-        """The bytes that the worker made of a trial, once, after `perform` has given its record."""
+        """The worker's encoded record of a trial, available once, after `perform` has returned."""
         return self._encoded.pop(key, None)
 
     async def close(self) -> None:
-        """Ends every worker, and what it still does. Safe to call twice."""
+        """Stop all workers and whatever they are still doing. Safe to call twice."""
         self._closing = True
         if self._timer is not None:
             self._timer.cancel()
@@ -347,7 +347,7 @@ class Crew:
                 hand.order(job)
 
     def _hear(self, hand: _Hand, report: Report) -> None:
-        """A record counts only from the worker that the trial was given to, so none counts twice."""
+        """A record counts only if it comes from the worker that the trial is assigned to, so no trial counts twice."""
         hand.silent_looks = 0
         if report.lag_ms is not None:
             hand.lag_ms = report.lag_ms
@@ -379,12 +379,12 @@ class Crew:
         name = hand.link.name if hand.link is not None else f"worker {hand.number}"
         hand.link = None
         told = f"{name} was lost: {reason}"
-        self._note(f"{told}; {len(again)} trials will be run again by another" if again else told)
+        self._note(f"{told}; {len(again)} trials will be rerun by other workers" if again else told)
         for job in reversed(again):
             job.losses += 1
             if job.losses >= MOST_LOSSES:
                 job.done.set_exception(
-                    TrialError(f"{MOST_LOSSES} workers were lost while they ran this trial; the last: {told}")
+                    TrialError(f"{MOST_LOSSES} workers were lost while running this trial, most recently: {told}")
                 )
             else:
                 (self._suspects if job.suspected else self._waiting).appendleft(job)
@@ -395,7 +395,7 @@ class Crew:
         try:
             record = decode(data)
         except StoreError as error:
-            job.done.set_exception(TrialError(f"what its worker sent cannot be read: {error}"))
+            job.done.set_exception(TrialError(f"the worker's message cannot be read: {error}"))
             return
         if self._trusted:
             self._encoded[record.key] = data

@@ -1,4 +1,4 @@
-"""A limit of so much a minute, kept exactly: never more than that in any sixty seconds."""
+"""Limits per minute, enforced exactly: never exceeded in any sixty-second window."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections import deque
 from contextlib import suppress
 
 WINDOW_S = 60.5
-"""Half a second more than a minute: a request may reach the server a little later than the next one after it."""
+"""Half a second more than a minute, because requests may reach the server slightly out of order."""
 
 
 class Spend:
-    """Something spent at a moment; the amount may be corrected once it is known."""
+    """An amount spent at a point in time; it can be corrected once the real amount is known."""
 
     __slots__ = ("amount", "at")
 
@@ -20,7 +20,7 @@ class Spend:
 
 
 class Window:
-    """A sliding window. What a run may spend at once it may spend at once; then it waits for the oldest to pass."""
+    """A sliding window. A run can spend the whole limit at once; then it waits until the oldest entry expires."""
 
     def __init__(self, limit: float) -> None:
         self._limit: float = limit
@@ -28,7 +28,8 @@ class Window:
         self._total: float = 0.0
 
     def wait_s(self, now: float, amount: float) -> float:
-        """How long until `amount` fits; 0 when it does, or when it alone is over the limit and nothing else is in."""
+        """How long until `amount` fits; 0 if it fits now, or if it exceeds the limit by itself and the window is
+        empty."""
         while self._spent and self._spent[0].at <= now - WINDOW_S:
             self._total -= self._spent.popleft().amount
         over = self._total + amount - self._limit
@@ -47,7 +48,7 @@ class Window:
         return spend
 
     def correct(self, spend: Spend, amount: float) -> None:
-        """The amount it really was. One that has left the window already makes no difference."""
+        """Set the actual amount. Has no effect if the entry has already left the window."""
         if self._spent and spend.at >= self._spent[0].at:
             self._total += amount - spend.amount
             spend.amount = amount
@@ -68,14 +69,14 @@ _OFTEN = 0.3
 
 
 class Pace:
-    """Starts are spaced by a quarter of a millisecond: 64 calls fired together are all stamped late by the work of
-    starting the others. Where more calls than ever are under way each opens a connection, which is work for both sides,
-    and a millisecond lies between them.
+    """Starts are spaced by a quarter of a millisecond: if 64 calls start together, the work of starting the others
+    delays all their timestamps. A call that opens a new connection means work on both sides, so those are spaced by a
+    millisecond.
 
-    When many calls are refused for being too many, they are spaced as calls were taken lately. From then on every
-    answer brings them a little closer, and every refusal takes them apart again. So a run whose limits nobody
-    configured finds them, and its calls wait for their turn, which keeps their latency, instead of being refused and
-    tried again, which spoils it. A refusal now and then, of calls that are far apart, changes nothing.
+    When many calls are rate limited, they are spaced at the rate at which calls were recently accepted. From then on,
+    every answer reduces the spacing a little, and every refusal increases it. A run thus discovers limits that are not
+    configured, and its calls wait their turn, which keeps their latency valid, instead of being refused and retried,
+    which disturbs it. An occasional refusal of calls that are far apart has no effect.
     """
 
     def __init__(self, shortest_s: float = SPACING_S) -> None:
@@ -91,7 +92,7 @@ class Pace:
         return self._spacing_s > self._shortest_s
 
     def wait_s(self, now: float, *, opening: bool = False) -> float:
-        """Take the next start, which may be `opening` a connection; how long it is until then."""
+        """Reserve the next start, which may be `opening` a connection, and return the time until then."""
         if not self._spacing_s:
             return 0.0
         due = max(now, self._next_start)
@@ -110,7 +111,7 @@ class Pace:
             self._spacing_s = closer_s if closer_s > _NOTHING_S else self._shortest_s
 
     def limited(self, now: float, *, started: float) -> None:
-        """The call that was started then has been refused, since there were too many."""
+        """The call that started then was refused by a rate limit."""
         with suppress(ValueError):
             self._taken.remove(started)
         self._refused.append(True)
@@ -120,7 +121,7 @@ class Pace:
             self._spacing_s = min(self._spacing_s * _WIDER, _LONGEST_S)
 
     def _as_taken_lately(self, now: float) -> float:
-        """Seconds between two calls that were not refused."""
+        """Seconds between two accepted calls."""
         since = self._taken[0] if len(self._taken) >= _KEPT - 1 else self._first_start
         span_s = min(max(now - (since or 0.0), _SHORTEST_SPAN_S), _LONGEST_SPAN_S)
         taken = sum(now - at <= span_s for at in self._taken)

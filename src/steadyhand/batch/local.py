@@ -1,4 +1,4 @@
-"""Many trials, several at a time: in this process, or wherever an executor runs them."""
+"""Runs many trials, several at once: in this process, or wherever an executor runs them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import signal
 import traceback
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
 from typing import Self
 
 from steadyhand.batch.plan import Plan
@@ -16,7 +15,7 @@ from steadyhand.engine.trial import run_until_measured
 from steadyhand.errors import TrialError
 from steadyhand.ports.executor import Executor
 from steadyhand.ports.observer import RunObserver
-from steadyhand.records.base import plain_text
+from steadyhand.records.base import plain_text, utc_now
 from steadyhand.records.evaluation import Verdict
 from steadyhand.records.event import ErrorHappened
 from steadyhand.records.run import Judged, PlannedTrial, TrialKey, TrialRecord
@@ -26,7 +25,7 @@ Perform = Callable[[PlannedTrial], Awaitable[TrialRecord]]
 
 
 class InProcess:
-    """Implements `Executor` here, with at most `places` trials at once."""
+    """Implements `Executor` in this process, with at most `places` trials at once."""
 
     def __init__(self, perform: Perform, *, places: int = 1) -> None:
         self.places: int = max(1, places)
@@ -34,7 +33,7 @@ class InProcess:
 
 
 class PrecededExecutor:
-    """Implements `Executor`: another one, with something done before each trial."""
+    """Implements `Executor`: wraps another one, and does something before each trial."""
 
     def __init__(self, executor: Executor, before: Callable[[], Awaitable[None]]) -> None:
         self._executor = executor
@@ -50,11 +49,10 @@ class PrecededExecutor:
 
 
 class Batch:
-    """Has planned trials run by an executor. `keep` is called with each finished trial; observers are told what it
-    returns.
+    """Runs planned trials with an executor. `keep` is called with each finished trial; observers get its return value.
 
-    Once `stopping` says so no further trial is begun; those in flight are finished and kept. Where a trial is not
-    `wanted` when its turn comes, neither are the others of its scenario.
+    Once `stopping` is set, no further trial starts; those in flight are finished and kept. If a trial is not `wanted`
+    when its turn comes, the rest of its scenario is skipped too.
     """
 
     def __init__(
@@ -76,8 +74,8 @@ class Batch:
         self._active: int = 0
 
     async def run(self, trials: Sequence[PlannedTrial]) -> None:
-        """Returns when every trial that was begun has been kept. An exception out of `keep` ends the run; whatever
-        else a trial raises is that trial's error."""
+        """Returns when every started trial has been kept. An exception from `keep` ends the run; any other exception is
+        an error of its trial."""
         waiting = self._wanted_of(trials)
         self._outer = asyncio.current_task()
         try:
@@ -87,7 +85,7 @@ class Batch:
             raise _first(failures) from None
 
     def _fill(self, group: asyncio.TaskGroup, waiting: Iterator[PlannedTrial], most: int) -> None:
-        """As many at work as the executor has places for."""
+        """Keep as many trials running as the executor has places for."""
         while self._active < min(self._executor.places, most):
             self._active += 1
             group.create_task(self._work(group, waiting, most))
@@ -107,6 +105,7 @@ class Batch:
             except BaseException:
                 self._failing = True
                 raise
+            del record, kept  # freed while it is in the processor's cache, which is cheaper than later
             if self._active > executor.places:
                 self._active -= 1
                 return
@@ -126,8 +125,7 @@ class Batch:
 
 
 async def perform_contained(perform: Perform, planned: PlannedTrial, ending: Callable[[], bool]) -> TrialRecord:
-    """Raises nothing but the cancellation of everything, when it is `ending`: what one trial does must not take others
-    along."""
+    """Raises only on cancellation of the whole run, when it is `ending`: one trial must not affect others."""
     try:
         return await perform(planned)
     except asyncio.CancelledError as error:
@@ -135,7 +133,7 @@ async def perform_contained(perform: Perform, planned: PlannedTrial, ending: Cal
             raise
         if (task := asyncio.current_task()) is not None:
             task.uncancel()
-        return _broken_off(planned, error, "its task was cancelled by the trial itself")
+        return _broken_off(planned, error, "the trial cancelled its own task")
     except TrialError as error:
         return _broken_off(planned, error, str(error))
     except (Exception, GeneratorExit, SystemExit) as error:  # noqa: BLE001 - told in the record
@@ -143,12 +141,9 @@ async def perform_contained(perform: Perform, planned: PlannedTrial, ending: Cal
 
 
 def trial_runner(build: Build) -> Perform:
-    """Runs what `build` makes, again where only its latency could not be graded."""
+    """Runs the trial that `build` makes, and repeats it if only its latency could not be graded."""
 
-    async def perform(planned: PlannedTrial) -> TrialRecord:
-        return await run_until_measured(lambda: build(planned))
-
-    return perform
+    return lambda planned: run_until_measured(lambda: build(planned))
 
 
 def _broken_off(planned: PlannedTrial, error: BaseException, reason: str) -> TrialRecord:
@@ -165,7 +160,7 @@ def _broken_off(planned: PlannedTrial, error: BaseException, reason: str) -> Tri
         scenario_name=scenario.name,
         place=scenario.place,
         digest=scenario.digest,
-        started_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
+        started_at=utc_now(),
         duration_ms=0.0,
         judged=Judged(verdict=Verdict.ERROR, reason=happened.message),
         seed=planned.seed,
@@ -177,7 +172,7 @@ def _broken_off(planned: PlannedTrial, error: BaseException, reason: str) -> Tri
 
 
 def _first(group: BaseExceptionGroup[Exception]) -> Exception:
-    """A worker's failure as itself: the caller handles `StoreError`, not a group of one."""
+    """Unwrap a worker's failure: the caller handles `StoreError`, not an exception group with one member."""
     first: BaseException = group
     while isinstance(first, BaseExceptionGroup):
         first = first.exceptions[0]
@@ -191,8 +186,8 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 class Interrupts:
     """Use around a batch, in the task that runs it. Outside the main thread nothing is caught and nothing changes.
 
-    The first signal sets `stopping`; the second cancels the task. `note` is told of the first. A terminal that hangs up
-    cannot interrupt again, so that cancels at once, unless hang-ups are ignored (`nohup`).
+    The first signal sets `stopping` and is passed to `note`; the second cancels the task. A terminal that hangs up
+    cannot send a second signal, so a hang-up cancels immediately, unless hang-ups are ignored (`nohup`).
     """
 
     def __init__(self, note: Callable[[str], None] = lambda message: None) -> None:
@@ -224,7 +219,7 @@ class Interrupts:
     def interrupt(self) -> None:
         if not self.stopping:
             self.stopping = True
-            self._note("stopping: what is in flight will be finished; interrupt again to stop at once")
+            self._note("stopping after the trials in progress; interrupt again to stop immediately")
         elif self._task is not None:
             self._task.cancel()
 

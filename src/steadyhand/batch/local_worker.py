@@ -1,4 +1,4 @@
-"""Workers that are processes of this machine."""
+"""Workers that are local processes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _START_S = 120.0
 
 
 class LocalWorkers:
-    """Implements `Launch`. `main` is the `module:function` that a worker runs, `setup` what it is told first."""
+    """Implements `Launch`. `main` is the `module:function` that a worker runs, `setup` its first message."""
 
     def __init__(self, main: str, setup: WorkerSetup) -> None:
         self._main = main
@@ -37,7 +37,7 @@ class LocalWorkers:
         try:
             process = ChildProcess(self._main, os.environ, mark=f"{self._family}.{self._started}")
         except OSError as error:
-            raise SetupError(f"--workers: no process can be started: {error}") from error
+            raise SetupError(f"--workers: cannot start a process: {error}") from error
         worker = _LocalWorker(name, process, hear, lost)
         setup = msgspec.structs.replace(self._setup, name=name, places=places)
         try:
@@ -99,4 +99,4 @@ class _LocalWorker:
 
 
 async def _serves_nothing(name: str, payload: msgspec.Raw) -> Any:
-    raise MalformedMessage(f"a worker asked for {name}")
+    raise MalformedMessage(f"unexpected request from a worker: {name}")

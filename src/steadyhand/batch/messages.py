@@ -1,4 +1,4 @@
-"""What the driver of a run and its workers tell each other."""
+"""The messages between the driver of a run and its workers."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from steadyhand.records.base import Record
 class WorkerSetup(Record):
     """What a worker needs to build the trials of a run. `saved` is the selection and the options, as plain data.
 
-    `digests` says what each scenario's trials are made of for the driver; empty where the files are the same ones.
-    `folder` is where the run was started, seen from the folder that a worker begins in. `free` are the providers that
-    need no leave of the driver: nothing is limited and no network is used.
+    `digests` are the driver's digests of what each scenario's trials depend on; empty if the worker uses the same
+    files. `folder` is where the run was started, relative to the worker's initial folder. `free` are the providers that
+    need no permit from the driver, because they have no limits and use no network.
     """
 
     version: str
@@ -38,7 +38,7 @@ class Order(Record, array_like=True):
 
 
 class Orders(Record, array_like=True, omit_defaults=True):
-    """From the driver to a worker: trials, and leave for model calls (why each waited) or that it is not given.
+    """From the driver to a worker: trials, and permits for model calls (with the reason why each waited) or refusals.
 
     `now` is the driver's time of day.
     """
@@ -50,7 +50,7 @@ class Orders(Record, array_like=True, omit_defaults=True):
 
 
 class LeaveRequest(Record, array_like=True):
-    """For leave to call a model; `amount` is the number of tokens it may take."""
+    """A request for a permit to call a model; `amount` is the expected number of tokens."""
 
     number: int
     model: str
@@ -58,8 +58,8 @@ class LeaveRequest(Record, array_like=True):
 
 
 class CallEnd(Record, array_like=True):
-    """A call for which leave was asked is over, or is no longer wanted. `used` is its number of tokens, if it was
-    answered with a count; `answered` is false for one that was cut off."""
+    """A call with a permit is over, or is no longer wanted. `used` is its token count, if the server reported one;
+    `answered` is false for a call that was cut off."""
 
     number: int
     answered: bool = False
@@ -68,7 +68,7 @@ class CallEnd(Record, array_like=True):
 
 
 class BackOff(Record, array_like=True):
-    """A failed call waits to be tried again; without an error, that wait is over."""
+    """A failed call is waiting to be retried; without an error, the wait is over."""
 
     number: int
     model: str = ""

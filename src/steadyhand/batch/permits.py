@@ -1,8 +1,9 @@
-"""Leave for the model calls of workers: the limits, pauses and outages of a provider hold for the run, not a process.
+"""Permits for the model calls of workers: a provider's limits, pauses and outages apply to the whole run, not to a
+process.
 
-A worker asks for all calls that want to start at the same moment together, and the driver grants together what may go:
-nothing is granted in advance, so that no limit is overdrawn by leave that was given earlier and used later. Starts are
-spaced by the worker, whose event loop it is that the spacing spares.
+A worker requests permits in batches, and the driver grants in batches. Nothing is granted in advance, so no limit is
+exceeded by a permit that is used later. Each worker spaces its own starts, because the spacing protects its own event
+loop.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from steadyhand.records.chat import ChatRequest, ChatResponse
 
 
 class Applicant(Protocol):
-    """A worker, as the desk sees it."""
+    """A worker, as seen by the driver."""
 
     def grant(self, number: int, reason: str) -> None: ...
 
@@ -31,7 +32,7 @@ class Applicant(Protocol):
 
 
 class PermitDesk:
-    """The driver's side, for one worker."""
+    """The driver's side of the permits for one worker."""
 
     def __init__(self, gate: ProviderGate, applicant: Applicant) -> None:
         self._gate = gate
@@ -89,7 +90,7 @@ class PermitDesk:
             waiting.__enter__()
 
     def close(self) -> None:
-        """The worker is gone, and with it the calls that it had leave for."""
+        """The worker is gone; release the permits of its calls."""
         for task in list(self._queued.values()):
             task.cancel()
         for admission in self._held.values():
@@ -134,7 +135,7 @@ class _Starts:
 
 
 class RemoteGate:
-    """Implements `Gate` in a worker. `free` are the providers that `own` sees to without the driver."""
+    """Implements `Gate` in a worker. `free` are the providers that `own` handles without the driver."""
 
     def __init__(
         self,
@@ -192,7 +193,7 @@ class RemoteGate:
 
 
 class _RemoteAdmission:
-    """Implements `Admission`: leave that the driver gives."""
+    """Implements `Admission` with a permit from the driver."""
 
     __slots__ = ("_ask", "_end", "_gate", "_starts", "reason")
 

@@ -1,4 +1,4 @@
-"""Which trials a run consists of, and what they would take."""
+"""The trials of a run, and an estimate of their cost."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _OURS = frozenset(("model", "runtime"))
 
 
 class Plan(Sequence[PlannedTrial]):
-    """Every scenario as often as `trials`, else the scenario itself, asks for, in order.
+    """The planned trials, in order. The number per scenario is `trials` or, without it, set by the scenario.
 
-    Trials are made when they are asked for: a long run takes no more memory than a short one. A trial's seed depends on
-    the run's seed and on its key alone. In a combination of a matrix, and for each of several targets, the chance of
-    mocks depends on the key that the trial would have in the base scenario: a service fails for all of them alike.
+    Trials are created on demand, so a long run takes no more memory than a short one. A trial's seed depends only on
+    the run's seed and its key. For combinations of a matrix and for several targets, random failures of mocks depend on
+    the key that the trial would have in the base scenario, so a service fails in the same trials for all of them.
     """
 
     def __init__(
@@ -37,9 +37,8 @@ class Plan(Sequence[PlannedTrial]):
         trials: int | None = None,
         numbers: Mapping[str, Sequence[int]] | None = None,
     ) -> None:
-        """`numbers` are, by scenario, the trials to run of one that is not run whole.
-
-        Raises `SetupError` for more than a run can hold.
+        """`numbers` are the trials to run, by scenario, for scenarios of which only some trials run. Raises
+        `SetupError` if there are too many trials for one run.
         """
         self._scenarios = tuple(scenarios)
         self._seed = seed
@@ -51,7 +50,7 @@ class Plan(Sequence[PlannedTrial]):
         self._ends = list(accumulate(map(len, self._numbers)))
         if len(self) > MOST:
             raise SetupError(
-                f"{len(self)} trials of {len(scenarios)} scenarios are more than the {MOST} of a run; split it"
+                f"{len(self)} trials of {len(scenarios)} scenarios exceed the limit of {MOST} trials per run; split it"
             )
 
     def __len__(self) -> int:
@@ -62,8 +61,8 @@ class Plan(Sequence[PlannedTrial]):
         return {scenario.id: len(numbers) for scenario, numbers in zip(self._scenarios, self._numbers, strict=True)}
 
     def wanted(self, wants: Callable[[TrialKey], bool]) -> Iterator[PlannedTrial]:
-        """As they are asked for. A scenario ends with its first trial that is not wanted then: making the rest, only to
-        pass them over, would hold up the event loop."""
+        """Trials, created on demand. A scenario ends with the first trial that is no longer wanted: creating the rest
+        only to skip them would block the event loop."""
         for scenario, numbers in zip(self._scenarios, self._numbers, strict=True):
             for index in numbers:
                 if not wants(TrialKey(scenario_id=scenario.id, index=index)):
@@ -118,7 +117,7 @@ class Plan(Sequence[PlannedTrial]):
 
 
 class PlannedPart(Sequence[PlannedTrial]):
-    """Some trials of a plan, in the order of their keys. They are made when they are asked for, too."""
+    """Some trials of a plan, in the order of their keys, also created on demand."""
 
     def __init__(self, plan: Plan, keys: Sequence[TrialKey]) -> None:
         self._plan = plan
@@ -143,13 +142,13 @@ class PlannedPart(Sequence[PlannedTrial]):
 
 
 def trial_seed(seed: int, key: TrialKey) -> int:
-    """Depends on nothing but the seed of the run and the key."""
+    """Depends only on the run's seed and the key."""
     digest = hashlib.blake2b(f"{seed}/{key}".encode(), digest_size=4).digest()
     return int.from_bytes(digest, "big") >> 1
 
 
 def select(scenarios: Sequence[Scenario], *, tags: Sequence[str] = (), expression: str | None = None) -> list[Scenario]:
-    """Those that carry every tag and match the expression. Raises `SetupError` for a malformed expression."""
+    """The scenarios that have every tag and match the expression. Raises `SetupError` for a malformed expression."""
     wanted = {tag.casefold() for tag in tags}
     matches = matcher(expression) if expression else None
     return [
@@ -161,7 +160,7 @@ def select(scenarios: Sequence[Scenario], *, tags: Sequence[str] = (), expressio
 
 
 def matcher(expression: str) -> Predicate:
-    """Whether a text in lower case matches. Raises `SetupError` for a malformed expression."""
+    """Whether a lower-case text matches. Raises `SetupError` for a malformed expression."""
     return _Parser(expression).parse()
 
 
@@ -223,9 +222,10 @@ def _and(left: Predicate, right: Predicate) -> Predicate:
 
 
 class Estimate(Record):
-    """Bounds on what asks a model: turns of the agent and of the simulated user, and checks that may need a judge.
+    """Bounds on the number of model calls: turns of the agent and of the simulated user, and checks that may need a
+    judge.
 
-    `agents` are the kinds of agent that take part: what a turn of theirs costs is known of `model` alone.
+    `agents` are the kinds of agent involved; the number of model calls per turn is known only for `model`.
     """
 
     trials: int = 0
@@ -244,7 +244,7 @@ class Estimate(Record):
             told = [f"{turns} model call{'' if most == 1 else 's'}"]
         else:
             noun = f"turn{'' if most == 1 else 's'} of the agent"
-            told = [f"{turns} {noun}" + (", each a model call or more" if self.agents <= _OURS else "")]
+            told = [f"{turns} {noun}" + (", each at least one model call" if self.agents <= _OURS else "")]
         if self.user_turns:
             told.append(f"up to {_count(self.user_turns, 'model call')} for the simulated user")
         if self.judge_checks:
@@ -267,7 +267,7 @@ def estimate(
     asks_judge: Callable[[Scenario, EvaluationSpec], bool],
     scores_rubric: Callable[[Scenario], bool] = lambda scenario: False,
 ) -> Estimate:
-    """`agent_of` gives the kind of agent of a scenario, `asks_judge` whether a check of it asks a judge and
+    """`agent_of` returns the kind of agent of a scenario, `asks_judge` whether one of its checks needs a judge, and
     `scores_rubric` whether there is a judge for its rubric."""
     of: dict[str, _Cost] = {}
     agents: set[str] = set()

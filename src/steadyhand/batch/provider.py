@@ -1,4 +1,4 @@
-"""What is known of one provider while a run goes on: its limits, its pauses, its outages, and who waits for it."""
+"""The state of a provider during a run: its limits, pauses and outages, and the calls that wait for it."""
 
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ _UP = frozenset(("rate_limit", "auth", "refused"))
 
 
 class Breaker:
-    """Counts failures in a row. Closed: all may go. Open: none may, until a pause is over; then one goes to see.
+    """A circuit breaker that counts consecutive failures. Closed: all calls may start. Open: no call may start until a
+    pause is over; then a single call probes the provider.
 
-    When that one succeeds the breaker closes; when it fails the next pause is twice as long. After `GIVE_UP_S` without
-    a success nobody waits any more: what is left of the run ends in error soon, and a resume does it later.
+    If the probe succeeds, the breaker closes; if it fails, the next pause is twice as long. After `GIVE_UP_S` without a
+    success, calls no longer wait: the rest of the run ends in error, and a resume repeats it.
     """
 
     def __init__(self) -> None:
@@ -43,7 +44,7 @@ class Breaker:
         return self._down_since is not None
 
     def wait_s(self, now: float) -> float:
-        """0 when an attempt may go now. While one is looking, the others look back every so often."""
+        """0 if an attempt may start now. While a probe is running, the others poll."""
         if self._down_since is None:
             return 0.0
         if self._probing:
@@ -57,12 +58,12 @@ class Breaker:
         return 0.0 if self._down_since is None else now - self._down_since
 
     def starts(self) -> bool:
-        """An attempt goes now. True when it is the one that looks whether the provider is back."""
+        """An attempt starts now. True if it is the probe."""
         self._probing = self._down_since is not None
         return self._probing
 
     def succeeded(self) -> bool:
-        """True when the provider is back."""
+        """True if the provider is back."""
         self._failures = 0
         self._probing = False
         back = self._down_since is not None
@@ -71,11 +72,11 @@ class Breaker:
         return back
 
     def abandoned(self) -> None:
-        """The one that looked was cancelled: somebody else may look."""
+        """The probe was cancelled: another call may probe."""
         self._probing = False
 
     def failed(self, now: float, error: ModelError, *, probe: bool) -> bool:
-        """True when this failure opened the breaker. A considered refusal shows that the provider is up."""
+        """True if this failure opened the breaker. A deliberate refusal shows that the provider is up."""
         if probe:
             self._probing = False
         if error.kind in _UP:
@@ -101,7 +102,7 @@ _NO_OBSTACLE = (0.0, "")
 
 
 class ProviderLimits(Record):
-    """What a provider allows; None for no limit. `spacing_s` is between any two starts."""
+    """A provider's limits; None for no limit. `spacing_s` is the minimum time between two starts."""
 
     requests_per_minute: float | None = None
     tokens_per_minute: float | None = None
@@ -110,7 +111,7 @@ class ProviderLimits(Record):
 
 
 class Provider:
-    """Shared by all calls of a run to it."""
+    """Shared by all of a run's calls to the provider."""
 
     def __init__(self, name: str, limits: ProviderLimits, clock: Clock) -> None:
         self.name: str = name
@@ -127,16 +128,16 @@ class Provider:
         self._waiting: dict[object, tuple[str, float]] = {}
 
     def obstacle(self, amount: float) -> tuple[float, str]:
-        """How long nobody may start, and why; nothing when somebody may.
+        """How long calls must wait, and why; nothing if a call may start.
 
-        Raises `ModelError` when the provider has been down for so long that it is given up.
+        Raises `ModelError` if the provider has been down for too long.
         """
         now = self.clock.now()
         if self.breaker.open:
             if self.breaker.given_up(now):
                 raise ModelError(
-                    f"{self.name} has been down for {self.breaker.down_s(now):.0f} s and is given up; resume the run "
-                    f"when it is back. Last: {self.breaker.last_error}",
+                    f"{self.name} has been down for {self.breaker.down_s(now):.0f} s, giving up; resume the run "
+                    f"when it is back. Last error: {self.breaker.last_error}",
                     kind="connect",
                 )
             wait_s = self.breaker.wait_s(now)
@@ -146,14 +147,14 @@ class Provider:
             return _NO_OBSTACLE
         waits = [(self._held_until - now, self._limited)]
         if self.requests is not None:
-            waits.append((self.requests.wait_s(now, 1.0), f"the limit of {self.name} on requests a minute"))
+            waits.append((self.requests.wait_s(now, 1.0), f"{self.name}'s limit on requests per minute"))
         if self.tokens is not None:
-            waits.append((self.tokens.wait_s(now, amount), f"the limit of {self.name} on tokens a minute"))
+            waits.append((self.tokens.wait_s(now, amount), f"{self.name}'s limit on tokens per minute"))
         longest = max(waits)
         return longest if longest[0] > 0 else _NO_OBSTACLE
 
     async def leave(self, amount: float) -> str:
-        """Wait for leave to start; what for, if it was for anything but the usual space between starts."""
+        """Wait until a call may start. Returns the reason for the wait, unless it was just the usual spacing."""
         reason = ""
         while True:
             wait_s, why = self.obstacle(amount)
@@ -177,11 +178,11 @@ class Provider:
         self._active -= 1
 
     def hold(self, seconds: float) -> None:
-        """The provider asked for a pause: nobody else need run into the same wall."""
+        """The provider asked for a pause, which applies to all calls."""
         self._held_until = max(self._held_until, self.clock.now() + min(seconds, LONGEST_HOLD_S))
 
     def begin_wait(self, reason: str, seconds: float) -> object:
-        """Somebody waits now, which those who watch may see; to be ended with what this gives."""
+        """Register a waiting call, for display; the returned callback ends it."""
         mark = object()
         self._waiting[mark] = (reason, self.clock.now() + seconds)
         return mark
@@ -190,9 +191,9 @@ class Provider:
         self._waiting.pop(mark, None)
 
     def waits(self) -> list[CallWait]:
-        """Who waits, by reason. May be asked from another thread.
+        """The waiting calls, by reason. May be called from another thread.
 
-        Only the first in the queue knows how long; what the others were told when they came may be over.
+        Only the first in the queue knows how long; the reasons of the others may be out of date.
         """
         now = self.clock.now()
         by_reason: dict[str, list[float]] = {}
@@ -209,7 +210,7 @@ class Provider:
         ]
 
     async def _queue(self, amount: float, wait_s: float, why: str) -> str:
-        """Wait, in order of arrival, until nothing is in the way; what was."""
+        """Wait, in order of arrival, until the call may start. Returns the reason for the wait."""
         mark = self.begin_wait(why, wait_s)
         reason = why
         try:
@@ -237,7 +238,7 @@ class Provider:
 
     @property
     def _limited(self) -> str:
-        return f"{self.name} limits the rate (429)"
+        return f"{self.name} is rate limiting us (429)"
 
 
 def _window(limit: float | None) -> Window | None:
@@ -250,7 +251,7 @@ _AGENT = "http:"
 
 
 class ProviderGate:
-    """Implements `ports.gate.Gate` for all providers of a run. `note` is told when one goes down or is back."""
+    """Implements `ports.gate.Gate` for all providers of a run. `note` is called when one goes down or comes back."""
 
     def __init__(
         self,
@@ -271,7 +272,7 @@ class ProviderGate:
         return ProviderAdmission(provider, amount, self._note)
 
     def admit_amount(self, model: str, amount: float) -> ProviderAdmission:
-        """For a call that somebody else makes, which is expected to take that many tokens."""
+        """For a call made elsewhere that is expected to use that many tokens."""
         return ProviderAdmission(self._of_model.get(model) or self._provider(model), amount, self._note)
 
     @contextmanager
@@ -284,7 +285,7 @@ class ProviderGate:
             provider.end_wait(mark)
 
     def waits(self) -> tuple[CallWait, ...]:
-        """Who waits right now, and for what. May be asked from another thread."""
+        """The calls that are waiting now, and what for. May be called from another thread."""
         return tuple(each for provider in list(self._providers.copy().values()) for each in provider.waits())
 
     def _provider(self, model: str) -> Provider:
@@ -296,7 +297,8 @@ class ProviderGate:
 
 
 class ProviderAdmission:
-    """Implements `ports.gate.Admission`. A context manager by hand: it is entered for every call of a run."""
+    """Implements `ports.gate.Admission`. A hand-written context manager, for speed: it is entered for every call of a
+    run."""
 
     __slots__ = ("_amount", "_note", "_probe", "_provider", "_spent", "_started", "_told", "reason")
 
@@ -314,7 +316,7 @@ class ProviderAdmission:
         provider = self._provider
         if provider.slots is not None:
             if provider.slots.locked():
-                self.reason = f"the limit of {provider.name} on calls at a time"
+                self.reason = f"{provider.name}'s limit on concurrent calls"
             await provider.slots.acquire()
         try:
             self.reason = await provider.leave(self._amount) or self.reason
@@ -325,7 +327,7 @@ class ProviderAdmission:
         return self
 
     def at_once(self) -> bool:
-        """Enter without waiting, if nothing is in the way. Raises as entering does."""
+        """Enter without waiting, if possible. Raises the same errors as entering."""
         provider = self._provider
         if provider.slots is not None or provider.pace.slowed or provider.obstacle(self._amount)[1]:
             return False
@@ -356,7 +358,7 @@ class ProviderAdmission:
         self.answered(None if usage is None else usage.input_tokens + usage.output_tokens)
 
     def answered(self, used: int | None) -> None:
-        """The call was, and took that many tokens, if they were counted."""
+        """The call is over, and used that many tokens, if they were counted."""
         self._told = True
         provider = self._provider
         provider.pace.answered()
@@ -370,7 +372,7 @@ class ProviderAdmission:
         provider = self._provider
         now = provider.clock.now()
         if provider.breaker.failed(now, error, probe=self._probe):
-            self._note(f"{provider.name} seems to be down, new calls wait: {error}")
+            self._note(f"{provider.name} seems to be down; holding new calls: {error}")
         if error.kind == "rate_limit":
             provider.pace.limited(now, started=self._started)
             if error.retry_after_s:
@@ -382,18 +384,18 @@ class ProviderAdmission:
 
 
 def provider_of(model: str) -> str:
-    """What stands before the `/` of a model's name; of an agent behind a URL, its host."""
+    """The part before the `/` of a model's name; for an agent behind a URL, its host."""
     if model.startswith(_AGENT):
         return urlsplit(model.removeprefix(_AGENT)).netloc or model
     return model.partition("/")[0]
 
 
 def _short(error: ModelError) -> str:
-    """Enough to know it by: the status that was answered, else the kind of failure."""
+    """A short description: the status, else the kind of failure."""
     return str(error.status) if error.status not in (None, 200) else error.kind.replace("_", " ")
 
 
 def expected_tokens(request: ChatRequest) -> float:
-    """A guess that keeps us under a limit until the server has counted; it is never reported."""
+    """An estimate that keeps us below a limit until the server has counted; it is never reported."""
     characters = sum(len(message.content or "") for message in request.messages)
     return characters / _CHARACTERS_PER_TOKEN + (request.max_tokens or _EXPECTED_ANSWER)

@@ -32,10 +32,10 @@ _INSTALL = "install it with `pip install 'steadyhand[ray]'`"
 
 
 class RayWorkers:
-    """Implements `Launch`. `actor` is the `module:class` of a worker, `folder` what is copied to the nodes.
+    """Implements `Launch`. `actor` is the `module:class` of a worker; `folder` is copied to the nodes.
 
-    Without an address a Ray of our own is started on this machine, and stopped by `close`. Of the environment, only
-    `variables` go to the nodes.
+    Without an address, Ray is started on this machine, and stopped by `close`. Only `variables` are sent to the nodes
+    from the environment.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class RayWorkers:
         self._thread: _RayThread = _RayThread()
 
     async def open(self) -> int:
-        """Connect, and give the number of processors that the cluster has now. Raises `SetupError`."""
+        """Connect, and return the number of processors in the cluster. Raises `SetupError`."""
         if self._address is not None:
             await self._thread.call(partial(_check_address, self._address))
         processors = await self._thread.call(self._connect)
@@ -90,7 +90,7 @@ class RayWorkers:
         try:
             ray.init(runtime_env=environment, log_to_driver=False, logging_level="ERROR", **given)
         except Exception as error:
-            where = f"the cluster at {self._address}" if self._address is not None else "a Ray on this machine"
+            where = f"the cluster at {self._address}" if self._address is not None else "Ray on this machine"
             raise SetupError(f"--engine ray: {where} cannot be used: {_first_line(error)}") from error
         self._ray = ray
         return int(ray.cluster_resources().get("CPU", 1))
@@ -131,7 +131,7 @@ class _RayWorker:
         self._listening: asyncio.Task[None] = asyncio.get_running_loop().create_task(self._listen())
 
     def send(self, orders: Orders) -> None:
-        with contextlib.suppress(Exception):  # it is gone, which the one who listens is told
+        with contextlib.suppress(Exception):  # it is gone, which the listener reports
             self._handle.orders.remote(msgspec.msgpack.encode(orders))
 
     async def close(self, within_s: float) -> None:
@@ -191,7 +191,7 @@ class _RayThread:
 
 
 def _check_address(address: str) -> None:
-    """Raises `SetupError` when no gRPC server answers, which Ray itself takes minutes to find out, or never does."""
+    """Raises `SetupError` if no gRPC server answers; Ray itself would take minutes to notice, or hang."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if not host or not port.isdigit():
         if address == "auto":

@@ -1,4 +1,4 @@
-"""The built-in parts, registered the way a third party's would be."""
+"""The built-in parts, registered like third-party parts."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ DEFAULT_MODEL = "agent"
 
 
 class _RemoteAgentFactory:
-    """Of an agent behind a URL that can be told the addresses of its trial."""
+    """Options of an agent behind a URL that can be given the addresses of its trial."""
 
     uses_network: ClassVar[bool] = True
     uses_gateway: ClassVar[bool] = True
@@ -206,11 +206,11 @@ class A2aAgentFactory(_RemoteAgentFactory):
 agent_over_a2a = A2aAgentFactory()
 
 
-# What every run may need and nobody names: compose comes by it here, and imports no built-in part itself.
+# Parts that every run may need and no scenario names: compose gets them here, and imports no built-in part itself.
 
 
 def script_sandbox() -> ScriptSandbox:
-    """The JavaScript of mocks. To be closed."""
+    """The sandbox for the JavaScript of mocks. The caller must close it."""
     from steadyhand.builtin.mocks.javascript import QuickJsSandbox
 
     return QuickJsSandbox()
@@ -228,8 +228,8 @@ def make_database(
 def real_service(
     service: RealService, *, folder: Path, variables: Mapping[str, str], options: Mapping[str, Any]
 ) -> ProvidedService:
-    """What `setup.services` names, not started yet. Raises `SetupError` without the extra `mcp`, for a program that is
-    not there and for a wrong option."""
+    """What `setup.services` names, not started yet. Raises `SetupError` without the extra `mcp`, for a missing program
+    and for an invalid option."""
     if (missing := missing_extra("mcp")) is not None:
         raise SetupError(f"the service {service.name!r} is an MCP server, and {missing}")
     from steadyhand.builtin.services.mcp_connection import mcp_service
@@ -238,7 +238,7 @@ def real_service(
 
 
 def sweep_workspaces(folder: Path) -> None:
-    """Remove what runs that were killed have left there."""
+    """Remove what killed runs have left there."""
     if next(folder.iterdir(), None) is None:
         return
     from steadyhand.builtin.environments.cleanup import sweep
@@ -247,7 +247,7 @@ def sweep_workspaces(folder: Path) -> None:
 
 
 def recording(folder: Path, redactor: Redactor, *, add: bool) -> Recording:
-    """Keeps every model exchange in `folder`. Raises `SetupError` when it cannot be made."""
+    """Records every model exchange in `folder`. Raises `SetupError` if it cannot be created."""
     from steadyhand.builtin.models.cassette import CassetteWriter, RecordingModel
 
     writer = CassetteWriter(folder, redactor, add=add)
@@ -259,7 +259,7 @@ def recording(folder: Path, redactor: Redactor, *, add: bool) -> Recording:
 
 
 def replaying(folder: Path, redactor: Redactor, *, time: Literal["zero", "original"]) -> Callable[[str], ChatModel]:
-    """From a model's name to its recorded answers. Raises `SetupError` when there is no recording."""
+    """Maps a model's name to its recorded answers. Raises `SetupError` if there is no recording."""
     from steadyhand.builtin.models.replay import Cassette, ReplayedModel
 
     cassette = Cassette(folder, redactor, time=time)

@@ -1,1 +1,1 @@
-"""Processes that we start and talk to: agents that run apart from us, and the workers of a run."""
+"""Child processes that we start and communicate with: agents, and the workers of a run."""

@@ -1,8 +1,8 @@
-"""The channel between us and a process that we started: calls both ways, and errors as data.
+"""The channel between us and a child process: calls in both directions, and errors as data.
 
 A frame is its length in four bytes and a msgpack list: kind, number, name, and the arguments or the value. Either side
-calls the other by name, posts what needs no answer, and cancels its own calls. Nothing that a child sends is executed,
-and a malformed message closes the connection.
+can call the other by name, post messages that need no answer, and cancel its own calls. Nothing that a child sends is
+executed, and a malformed message closes the connection.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ _KNOWN = {*_FAULTS, "ModelError", "LimitExceeded", "ServiceFault", "NoJudgement"
 
 
 def raised(fault: RemoteError) -> Exception:
-    """The exception that was sent, or a `RuntimeError` if its type is not known on this side."""
+    """The exception that was sent, or a `RuntimeError` if its type is unknown on this side."""
     fields = fault.fields
     with contextlib.suppress(TypeError, ValueError, KeyError, msgspec.MsgspecError):
         if fault.type == "ModelError":
@@ -142,7 +142,7 @@ def packed(kind: Kind, number: int, name: str = "", payload: Any = None) -> byte
 
 
 def send_variables(connection: socket.socket, variables: Mapping[str, str]) -> None:
-    """Send the child its environment first, which keeps it out of `/proc`. Raises `OSError`."""
+    """Send the child its environment as the first message, to keep it out of `/proc`. Raises `OSError`."""
     body = msgspec.msgpack.encode({os.fsencode(name): os.fsencode(value) for name, value in variables.items()})
     connection.sendall(_LENGTH.pack(len(body)) + body)
 
@@ -276,7 +276,7 @@ class Channel:
             self._send(packed(Kind.POST, 0, name, payload))
 
     def close(self, reason: str) -> None:
-        """Close the channel for good and tell everyone who waits for it."""
+        """Close the channel permanently, and notify everything that waits for it."""
         if self.gone is not None:
             return
         loop, fd = self._loop, self._socket.fileno()

@@ -1,8 +1,8 @@
-"""Finding and killing what a process left running, even when it left its group, its session and its parent.
+"""Finds and kills processes that a process left running, even if they left its group, its session and its parent.
 
-What we start for a trial carries two marks that its children inherit: a variable in the environment, and a value of its
-own for a limit that Linux keeps but does not apply, which stays when the environment is wiped. Where there is no
-`/proc` to read them from, only the process group can be killed.
+Processes of a trial carry two marks that their children inherit: an environment variable, and a unique value for a
+resource limit that Linux stores but does not enforce, which remains if the environment is cleared. Without `/proc`,
+only the process group can be killed.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def _exists(pid: int) -> bool:
 
 
 def is_gone(file: Path) -> bool:
-    """Whether the process that wrote this file has ended. If in doubt, no: a live workspace must not be removed."""
+    """Whether the process that wrote this file has ended. False if in doubt: a live workspace must not be removed."""
     try:
         owner = msgspec.json.decode(file.read_bytes(), type=Owner)
     except (OSError, msgspec.MsgspecError):
@@ -136,10 +136,10 @@ def kill_group(pid: int) -> None:
 
 
 def marked(argv: Sequence[str], mark: str, *, path: str, folder: Path) -> list[str]:
-    """The command line that starts `argv` with the limit that marks it; unchanged where that cannot be done.
+    """The command line that starts `argv` with the limit that marks it; unchanged if that is not possible.
 
-    `mark` is the name of a trial's workspace, or of one of its commands. What is no program is left to fail as it
-    would: the program that sets the limit would pass a text on to a shell.
+    `mark` is the name of a trial's workspace, or of one of its commands. If it is not a program, it is left unchanged,
+    to fail as usual: the program that sets the limit would pass a script to a shell.
     """
     setter = shutil.which("prlimit", path=_TOOLS)
     unlimited = resource.getrlimit(_UNUSED_LIMIT)[1] == resource.RLIM_INFINITY
@@ -171,7 +171,7 @@ def carry_mark() -> None:
 
 
 def adopt_orphans() -> None:
-    """Make this process the parent of those of its descendants that lose theirs, instead of init."""
+    """Make this process, instead of init, the parent of orphaned descendants."""
     if sys.platform == "linux":
         import ctypes
 
@@ -189,7 +189,7 @@ def children() -> set[int]:
 
 
 def collect(pids: Iterable[int]) -> set[int]:
-    """Let go of the children that have ended. Returns those that still run."""
+    """Reap the children that have ended. Returns those that are still running."""
     running: set[int] = set()
     for pid in pids:
         with contextlib.suppress(ChildProcessError):
@@ -257,7 +257,7 @@ def kill_marked(mark: str) -> None:
 def kill_command(mark: str, *, after: int) -> None:
     """Kill what the command with this mark left running. It was process `after`, so its children have higher IDs.
 
-    Process IDs wrap around now and then; what that hides, `kill_trial` finds.
+    Process IDs wrap around occasionally; `kill_trial` finds what is missed then.
     """
     value = limit_mark(mark)
 
@@ -269,7 +269,8 @@ def kill_command(mark: str, *, after: int) -> None:
 
 
 def kill_trial(name: str, workspace: Path) -> None:
-    """Kill everything of a trial: marked, at work in its workspace, or descended from such a process."""
+    """Kill everything that belongs to a trial: marked, with its working folder in the workspace, or descended from such
+    a process."""
     family = limit_mark(name) >> _COMMAND_BITS
 
     def find() -> set[int]:
@@ -292,7 +293,7 @@ def _kill_all(find: Callable[[], set[int]]) -> None:
 
 
 def _kill_round(found: set[int], find: Callable[[], set[int]]) -> None:
-    """Take a handle to each process, look again, then kill: a new process that got an old ID is not hit."""
+    """Open a handle to each process, check again, then kill: a new process that got an old ID is not affected."""
     if not hasattr(os, "pidfd_open"):
         return
     handles: dict[int, int] = {}
@@ -340,7 +341,7 @@ def _limit(pid: int) -> int | None:
 def _working_in(workspace: Path) -> set[int]:
     """Processes whose working folder is in the workspace, and whose ancestor is this process or init.
 
-    That spares a shell in which somebody is looking around.
+    That spares a user's shell in the workspace.
     """
     found: set[int] = set()
     for pid in _pids():

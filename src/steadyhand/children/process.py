@@ -1,4 +1,4 @@
-"""A process of ours: how it is started, what it prints, and that it ends with everything it started."""
+"""A child process: how it is started, what it prints, and that it is killed with everything it started."""
 
 from __future__ import annotations
 
@@ -109,9 +109,9 @@ class Output:
 class ChildProcess:
     """Runs `main`, a `module:function` that is called with the descriptor of its end of `connection`.
 
-    The variables go over the connection, but for what the interpreter needs to start: what a process is started with
-    can be read in `/proc`. It is the leader of a session of its own, so that no key on the terminal reaches it, and
-    carries `mark`, a name and a number with a dot between them, by which all that it started is found.
+    Variables are sent over the connection, except those that the interpreter needs to start, because the initial
+    environment can be read in `/proc`. The process leads its own session, so that terminal signals do not reach it, and
+    carries `mark`, a name and a number separated by a dot, by which everything that it starts can be found.
     """
 
     def __init__(self, main: str, variables: Mapping[str, str], *, mark: str) -> None:
@@ -137,7 +137,7 @@ class ChildProcess:
         finally:
             theirs.close()
             os.close(into)
-        with contextlib.suppress(OSError):  # it died at once, which is told when it is asked for something
+        with contextlib.suppress(OSError):  # it died immediately, which is reported at the first call
             send_variables(ours, {**variables, **marks})
         self.connection: socket.socket = ours
         self.output: Output = Output(out)
@@ -151,21 +151,21 @@ class ChildProcess:
         return self._process.poll() is None
 
     def kill(self) -> None:
-        """End it at once, with what is below it and its process group. Safe to call twice."""
+        """Kill it immediately, with its descendants and its process group. Safe to call twice."""
         if self._process.poll() is None:
             kill_tree(self._process.pid)
         else:
             kill_group(self._process.pid)
 
     def bury(self) -> None:
-        """Kill what it left running, and let go of the rest. Waits for its end, which is at hand."""
+        """Kill what it left running, and release its resources. Waits for its imminent end."""
         self.kill()
         self._process.wait()
         self.output.close()
         kill_marked(self._mark)
 
     async def ended(self, within_s: float = 0.5) -> str:
-        """How it ended, if it does so within the time; empty otherwise."""
+        """How it ended, if it ends in time; empty otherwise."""
         left_s = within_s
         while self.alive and left_s > 0:
             await asyncio.sleep(0.005)
@@ -189,20 +189,20 @@ class ChildProcess:
 
 
 def _needed_at_start(name: str) -> bool:
-    """Whether the interpreter or the loader reads it. Everything else, keys included, goes over the line, since what a
-    process is started with can be read in `/proc`."""
+    """Whether the interpreter or the loader reads this variable. All others, including keys, are sent over the
+    connection, because the initial environment can be read in `/proc`."""
     return name in _NEEDED_AT_START or name.startswith(_NEEDED_PREFIXES)
 
 
 def keep_together() -> None:
-    """For a child to call before it runs what others wrote: everything it starts from now on will be found."""
+    """Called by a child before it runs untrusted code: everything it starts from now on can be found."""
     carry_mark()
     adopt_orphans()
 
 
 def die_with_parent() -> None:
-    """For a child to call, so that one that never looks up does not outlive us. Elsewhere than on Linux it ends when it
-    next does."""
+    """Called by a child, so that it does not outlive us even if it never reads its connection. On systems other than
+    Linux it ends at its next read."""
     if sys.platform == "linux":
         import ctypes
 

@@ -1,5 +1,5 @@
-"""A program of the user's: its command line, its environment, and the process, which is talked to line by line and
-killed with everything it started."""
+"""A user's program: its command line, its environment, and its process, which communicates line by line and is killed
+with everything it started."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class CommandLine(Record):
     secrets: tuple[str, ...] = ()
 
     def environment(self, folder: Path, addresses: Mapping[str, str]) -> dict[str, str]:
-        """The program's environment: of ours, only what the command line passes on, and the trial's addresses."""
+        """The program's environment: only the variables that the command line passes, and the trial's addresses."""
         inherited = {name: value for name, value in os.environ.items() if name in _INHERITED or name.startswith("LC_")}
         return {
             "PATH": os.defpath,
@@ -65,7 +65,7 @@ def read_command(
     expected: str = "command:PROGRAM ARGUMENTS, such as command:node ./agent.js",
 ) -> CommandLine:
     """Leading `NAME=value` words set variables for the program, and `$NAME` in them is replaced from our environment.
-    Words that begin with `./` or `../` are files beside the scenario.
+    Words that begin with `./` or `../` are files next to the scenario.
 
     Raises `SetupError` for bad quoting, a missing file or program, or a variable that is not set. Its message begins
     with `owner`.
@@ -89,8 +89,8 @@ def read_command(
     ]
     program = shutil.which(argv[0], path=given.get("PATH", variables.get("PATH", os.defpath)))
     if program is None:
-        hint = " (is it executable?)" if Path(argv[0]).is_file() else "; a file beside the scenario is written ./NAME"
-        raise SetupError(f"{where}: there is no program {argv[0]!r}{hint}")
+        hint = " (is it executable?)" if Path(argv[0]).is_file() else "; write ./NAME for a file next to the scenario"
+        raise SetupError(f"{where}: program not found: {argv[0]!r}{hint}")
     return CommandLine(argv=(program, *argv[1:]), shown=shown, variables=given, secrets=tuple(secrets))
 
 
@@ -98,7 +98,7 @@ def _filled(value: str, variables: Mapping[str, str], where: str, secrets: list[
     def found(match: re.Match[str]) -> str:
         name = match[1] or match[2]
         if name not in variables:
-            raise SetupError(f"{where} is given ${name}, which is not set in the environment or the --env-file")
+            raise SetupError(f"{where} uses ${name}, which is not set in the environment or the --env-file")
         if len(variables[name]) >= 6:
             secrets.append(variables[name])
         return variables[name]
@@ -112,12 +112,12 @@ def file_beside(name: str, folder: Path, *, wanted_by: str) -> Path:
     for candidate in looked:
         if candidate.is_file():
             return candidate.resolve()
-    places = " nor ".join(str(candidate.parent.resolve()) for candidate in looked)
-    raise SetupError(f"{wanted_by}: there is no file {name!r}, neither in {places}")
+    places = ", ".join(str(candidate.parent.resolve()) for candidate in looked)
+    raise SetupError(f"{wanted_by}: file not found: {name!r} (searched {places})")
 
 
 class TooLong(Exception):
-    """A line is longer than it may be."""
+    """A line exceeds the limit."""
 
 
 class LineProcess:
@@ -156,7 +156,7 @@ class LineProcess:
         await self._process.stdin.drain()
 
     async def tell(self, text: bytes) -> None:
-        """Write all that it will be told, and close its stdin. One that does not read it may have no use for it."""
+        """Write its input and close its stdin. It is not an error if the program does not read it."""
         assert self._process.stdin is not None
         with contextlib.suppress(ConnectionError):
             self._process.stdin.write(text)
@@ -172,7 +172,7 @@ class LineProcess:
 
     @property
     def unread(self) -> bool:
-        """Whether it has written something that was not read yet."""
+        """Whether it has written something that has not been read yet."""
         return not self._lines.empty()
 
     def take_unread(self, wanted: Callable[[bytes], bool] = lambda line: True) -> list[bytes]:

@@ -1,4 +1,4 @@
-"""`steadyhand baseline`: what a run came to, in a small file to commit."""
+"""`steadyhand baseline`: save the results of a run in a small file to commit."""
 
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option("--runs", type=click.Path(path_type=Path, file_okay=False), help="Folder of the run records.")
 @shared.config
 def baseline(run: str, file: Path, runs: Path | None, config: Path | None) -> None:
-    """Write the results of RUN to a file that `gate` holds later runs against.
+    """Write the results of RUN to a file that `gate` compares later runs with.
 
-    It has one line per scenario and target, and counts and digests only: commit it beside the scenarios. RUN is an id,
-    the unique start of one, `last`, or the path of a run record or JSON report; RUN@TARGET takes one model or agent.
+    It has one line per scenario and target, with only counts and digests: commit it next to the scenarios. RUN is an
+    id, a unique prefix of one, `last`, or the path of a run record or JSON report; RUN@TARGET selects one model or
+    agent.
     """
     side = open_source(Settings(RunOptions(config=config, out=runs)).out, run).side
     if not any(each.decided for each in side.samples):
@@ -39,4 +40,4 @@ def baseline(run: str, file: Path, runs: Path | None, config: Path | None) -> No
         say(f"wrote {file}: {shared.number(len(side.samples), 'entry', 'entries')}")
     if undecided or not side.finished:
         what = "is not finished" if not side.finished else f"has {shared.number(undecided, 'undecided trial')}"
-        say(f"steadyhand: run {side.run_id} {what}; the baseline rests on the trials that passed or failed", err=True)
+        say(f"steadyhand: run {side.run_id} {what}; the baseline uses only the trials that passed or failed", err=True)

@@ -37,7 +37,7 @@ from steadyhand.store.calibration import keep_calibration
     "--out",
     "file",
     type=shared.FILE,
-    help="File to keep the calibration in. [default: calibration.json beside the configuration]",
+    help="File to save the calibration to. [default: calibration.json next to the configuration]",
 )
 @click.pass_context
 def calibrate(ctx: click.Context, /, labels: Path, file: Path | None, **given: Any) -> None:

@@ -39,8 +39,8 @@ def compare(
 ) -> None:
     """Compare runs, each with the first, paired by scenario.
 
-    RUN is an id, the unique start of one, `last`, or the path of a run record or JSON report. RUN@TARGET takes one
-    model or agent of a run. A single RUN compares its targets. The exit code is 0 whatever is found.
+    RUN is an id, a unique prefix of one, `last`, or the path of a run record or JSON report. RUN@TARGET selects one
+    model or agent of a run. With a single RUN, its targets are compared. The exit code is 0 whatever the result.
     """
     shared.one_to_stdout(**files)
     folder = Settings(RunOptions(config=config, out=out)).out

@@ -37,7 +37,7 @@ def export(
 ) -> None:
     """Write a run's trials, evaluations and model calls, one file per table; or, for Inspect, one log.
 
-    RUN is an id, the unique start of one, `last`, or the path of a run record.
+    RUN is an id, a unique prefix of one, `last`, or the path of a run record.
     """
     reader = RunReader.open(find_run(Settings(RunOptions(config=config, out=runs)).out, run))
     try:

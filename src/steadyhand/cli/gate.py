@@ -1,4 +1,4 @@
-"""`steadyhand gate`: may this run ship?"""
+"""`steadyhand gate`: check a run against a baseline."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from steadyhand.compose.settings import Settings
 from steadyhand.judging.gate import ABSOLUTE, GateResult, Rule, hold_against
 from steadyhand.records.config import RunOptions
 
-"""GitHub takes a step summary of 1 MiB."""
+"""GitHub's limit for a step summary is 1 MiB."""
 
 
 @click.command()
 @click.argument("run", metavar="RUN")
-@click.option("--baseline", required=True, metavar="RUN|FILE", help="What to hold it against.")
+@click.option("--baseline", required=True, metavar="RUN|FILE", help="Baseline file or run to check against.")
 @click.option(
     "--alpha",
     type=click.FloatRange(0.0001, 0.5),
     default=0.05,
     show_default=True,
-    help="Chance that the statistical rule fails a run that is no worse.",
+    help="Chance of a false alarm: that the statistical rule fails a run that is no worse.",
 )
 @click.option(
     "--ignore",
@@ -57,7 +57,7 @@ def gate(
     out: Path | None,
     **files: Any,
 ) -> int:
-    """Hold RUN against a baseline: a file that `steadyhand baseline` wrote, or another run.
+    """Check RUN against a baseline: a file that `steadyhand baseline` wrote, or another run.
 
     Exit code 0: passed. 1: a rule is broken. 2: no usable baseline. 3: too little data to say.
     """
@@ -83,7 +83,8 @@ def gate(
 
 
 def _tell_github(result: GateResult) -> None:
-    """Annotations and the step summary, where there is a workflow to read them. A lost summary costs no verdict."""
+    """Write annotations and the step summary, in a GitHub workflow. Failing to write the summary does not affect the
+    verdict."""
     if not os.environ.get("GITHUB_ACTIONS"):
         return
     from steadyhand.cli.github import append_summary

@@ -1,4 +1,4 @@
-"""`steadyhand gateway`: the gateway by itself, to try an agent out against a scenario's mocks and a model."""
+"""`steadyhand gateway`: run the gateway on its own, to try out an agent with a scenario's mocks and a model."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def gateway(
     config: Path | None,
     plugins: tuple[str, ...],
 ) -> None:
-    """Serve a model and a scenario's mocks on this machine, and show every call. Ctrl-C ends it.
+    """Serve a model and a scenario's mocks on this machine, and show every call. Press Ctrl-C to stop.
 
     Prints the environment variables that point an agent at it.
     """

@@ -1,4 +1,4 @@
-"""What a GitHub workflow is told of a run: annotations on stderr, and the step summary. Neither costs a verdict."""
+"""Output for a GitHub workflow: annotations on stderr, and the step summary. Neither affects the verdict."""
 
 from __future__ import annotations
 

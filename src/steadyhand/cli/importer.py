@@ -9,7 +9,7 @@ import click
 from steadyhand.cli import options as shared
 from steadyhand.cli.terminal import say
 from steadyhand.errors import ExitCode
-from steadyhand.importers.lostbench.convert import import_lostbench
+from steadyhand.importers.lostbench.conversion import import_lostbench
 
 
 @click.group("import", cls=shared.Group)

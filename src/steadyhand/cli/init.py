@@ -1,4 +1,4 @@
-"""`steadyhand init`: a small project that runs at once, to be changed into one's own."""
+"""`steadyhand init`: create a small project that runs as is, as a starting point."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _WHAT = {
     "scenarios/broken_lamp.scenario.yaml": "a conversation",
     "scenarios/person_in_reach.scenario.yaml": "a decision under time pressure",
     "agent.py": "the agent under test, for you to replace",
-    "replies.yaml": "answers of the scripted model",
+    "replies.yaml": "answers for the scripted model",
     "test_agent.py": "a test for pytest",
     _CI: "CI on GitHub",
 }
@@ -33,7 +33,7 @@ _WHAT = {
 def init(folder: Path) -> None:
     """Write a small project to DIR: configuration, one scenario of each kind, an agent, a test, and a CI file.
 
-    It runs at once, without a key. Nothing is overwritten: if one of the files exists, nothing is written.
+    It runs as is, without a key. Nothing is overwritten: if one of the files exists, nothing is written.
     """
     files = _files()
     if taken := [name for name in files if (folder / name).exists() or (folder / name).is_symlink()]:
@@ -54,7 +54,7 @@ def init(folder: Path) -> None:
 
 
 def _files() -> dict[str, str]:
-    """By name, what is written: the starter's files, and the schemas with the types of the plugins installed here."""
+    """The files to write, by name: the starter's files, and the schemas with the types of the installed plugins."""
     texts = {
         file.relative_to(STARTER).as_posix(): file.read_text(encoding="utf-8")
         for file in sorted(STARTER.rglob("*"))

@@ -1,4 +1,4 @@
-"""`steadyhand labels`: write a file for people to label a run's judged checks in."""
+"""`steadyhand labels`: write a file for people to label a run's judged checks."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ from steadyhand.store.reader import RunReader, find_run
 def labels(run: str, config: Path | None, runs: Path | None, file: Path, *, every: bool) -> None:
     """Write a row for each check that a judge decided, with an empty column `label` to fill in: pass, fail or unsure.
 
-    RUN is an id, the unique start of one, `last`, or the path of a run record. What the judge said is left out, so that
-    it leads nobody. `steadyhand calibrate` reads the file.
+    RUN is an id, a unique prefix of one, `last`, or the path of a run record. The judge's answers are left out, to
+    avoid bias. `steadyhand calibrate` reads the file.
     """
     reader = RunReader.open(find_run(Settings(RunOptions(config=config, out=runs)).out, run))
     found = list(blank_labels(reader.header.id, reader.trials(), every=every))

@@ -27,17 +27,17 @@ from steadyhand.redaction import Redactor, secrets_in_command, secrets_of_proces
 from steadyhand.version import __version__
 
 _COMMANDS = {
-    "init": ("steadyhand.cli.init:init", "Write a small project to start from."),
+    "init": ("steadyhand.cli.init:init", "Create a small starter project."),
     "run": ("steadyhand.cli.run:run", "Run scenarios and report verdicts."),
     "validate": ("steadyhand.cli.validate:validate", "Check files for errors without running anything."),
     "lint": ("steadyhand.cli.lint:lint", "Find checks that are valid but probably wrong."),
     "selftest": ("steadyhand.cli.selftest:selftest", "Test a scenario's checks against its own example answers."),
     "list": ("steadyhand.cli.scenario_list:list_scenarios", "List scenarios."),
-    "plan": ("steadyhand.cli.plan:plan", "Work out how many trials a bound on the failure rate needs."),
+    "plan": ("steadyhand.cli.plan:plan", "Calculate how many trials it takes to bound the failure rate."),
     "resume": ("steadyhand.cli.resume:resume", "Finish an interrupted run and retry its errors."),
     "merge": ("steadyhand.cli.merge:merge", "Merge the shards of a run into one."),
     "rejudge": ("steadyhand.cli.rejudge:rejudge", "Judge the stored trials of a run again."),
-    "labels": ("steadyhand.cli.labels:labels", "Write a file in which people label a run's judged checks."),
+    "labels": ("steadyhand.cli.labels:labels", "Write a file for people to label a run's judged checks."),
     "calibrate": ("steadyhand.cli.calibrate:calibrate", "Compare a judge with people's labels."),
     "export": ("steadyhand.cli.export:export", "Export a run as tables or as an Inspect log."),
     "matrix": ("steadyhand.cli.run:run", "Run every combination of a matrix (same as `run`)."),
@@ -113,8 +113,8 @@ def main() -> None:
     # Collecting garbage while modules and files load costs a tenth of the start-up time and finds nothing. A run turns
     # the collector on again when its trials begin.
     gc.disable()
-    # Before anything is read that others wrote: what they start must not find our keys. The marks by which a run around
-    # this one ends what it started stay readable.
+    # Before any untrusted file is read, so that nothing it starts can find our keys. The marks by which an outer run
+    # finds its processes stay readable.
     close_to_others(keep=_MARKS)
     take_over()
     try:
@@ -133,7 +133,7 @@ def _leave(code: int) -> NoReturn:
 
 
 def _require_folder() -> None:
-    """Raises `SetupError` when the folder one stands in was removed."""
+    """Raises `SetupError` if the current folder was removed."""
     try:
         os.getcwd()  # noqa: PTH109
     except FileNotFoundError as error:
@@ -168,7 +168,7 @@ def explain(error: BaseException) -> int:
 
 
 def _usage(error: click.ClickException) -> str:
-    """Click's message in one line, and where to read on."""
+    """Click's message in one line, with a pointer to the help."""
     message = error.format_message().rstrip(".")
     message = message.replace("a valid integer range", "a whole number").replace("a valid float range", "a number")
     if message[1:2].islower():
@@ -178,7 +178,7 @@ def _usage(error: click.ClickException) -> str:
 
 
 def _redactor() -> Redactor:
-    """Knows the secrets of the environment and of the command line. A run knows more."""
+    """A redactor for the secrets in the environment and on the command line. A run knows more."""
     found = secrets_of_process(os.environ)
     for word in sys.argv[1:]:
         found |= secrets_in_command(word) | secrets_in_command(word.partition(":")[2])
@@ -186,7 +186,8 @@ def _redactor() -> Redactor:
 
 
 def _configured_secrets() -> frozenset[str]:
-    """Those in the configuration that would hold here. Whatever is wrong with it was told, or is what is being told."""
+    """The secrets in the configuration that would be used here. Errors in it are ignored, because they are reported
+    elsewhere."""
     with contextlib.suppress(Exception):
         from steadyhand.compose.settings import Settings
         from steadyhand.records.config import RunOptions
@@ -198,9 +199,9 @@ def _configured_secrets() -> frozenset[str]:
 
 
 def tell_bug(error: BaseException, redactor: Redactor | None = None) -> str:
-    """One line on what nobody expected. The traceback is written to a file; it stands here when there is no room.
+    """One line about an unexpected error. The traceback is written to a file, or included here if that fails.
 
-    `redactor` is that of the run, where there is one.
+    `redactor` is the run's redactor, if there is a run.
     """
     text = _redactor().text("".join(traceback.format_exception(error)))
     text = text if redactor is None else redactor.text(text)

@@ -1,4 +1,4 @@
-"""`steadyhand mcp`: a trial's tools for a client that starts its MCP servers as programs."""
+"""`steadyhand mcp`: serve a trial's tools to a client that starts its MCP servers as programs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from steadyhand.plugins.extras import missing_extra
 def mcp(*, url: str) -> None:
     """Serve the MCP tools at URL over stdin and stdout.
 
-    Without URL, those of the trial that STEADYHAND_MCP_URL leads to.
+    Without URL, the tools at STEADYHAND_MCP_URL.
     """
     if (missing := missing_extra("mcp")) is not None:
         raise SetupError(missing)

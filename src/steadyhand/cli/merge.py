@@ -1,4 +1,4 @@
-"""`steadyhand merge`: put the shards of a run together."""
+"""`steadyhand merge`: merge the shards of a run."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from steadyhand.store.reader import RunReader, find_run
 @report_options
 @click.pass_context
 def merge(ctx: click.Context, runs: tuple[str, ...], config: Path | None, out: Path | None, **files: Any) -> None:
-    """Put the shards of a run together, and report the verdict of the whole.
+    """Merge the shards of a run, and report the verdict of the whole.
 
-    RUN is a run made with `run --shard`: an id, the unique start of one, or the path of a run record. Every shard is
-    given once. A shard that is missing leaves its trials not run, and the whole does not pass. Exit codes are those of
+    RUN is a run made with `run --shard`: an id, a unique prefix of one, or the path of a run record. Give every shard
+    once. If a shard is missing, its trials count as not run, and the whole does not pass. Exit codes are those of
     `run`.
     """
     reports = Reports(**files).check()

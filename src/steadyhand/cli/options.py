@@ -18,14 +18,14 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def _complete_path(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Left to the shell: a path may also be a glob or the name of a library, so the type says nothing of files."""
+    """Completed by the shell: a path may also be a glob or the name of a library, so this is not a file type."""
     from click.shell_completion import CompletionItem
 
     return [CompletionItem(incomplete, type="file")]
 
 
 class _Named(click.Path):
-    """A file or folder to write, which must have a name: what is written to stdout says so."""
+    """A file or folder to write; `-` is not allowed."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if str(value) == "-":
@@ -48,14 +48,14 @@ out = click.option(
 config = click.option(
     "--config",
     type=click.Path(path_type=Path, dir_okay=False, exists=True),
-    help="Configuration file. [default: the nearest steadyhand.toml upwards]",
+    help="Configuration file. [default: steadyhand.toml in this folder or the nearest parent]",
 )
 
 
 trust = click.option(
     "--trust",
     is_flag=True,
-    help="Allow code, commands and files that scenarios from outside the project name.",
+    help="Allow code, commands and files named by scenarios outside the project.",
 )
 
 
@@ -82,7 +82,7 @@ def workers(command: F) -> F:
 
 
 def project(command: F) -> F:
-    """--config and --plugin: what holds for all scenarios."""
+    """--config and --plugin, which apply to all scenarios."""
     command = click.option(
         "--plugin",
         "plugins",
@@ -127,7 +127,7 @@ class Headed(click.Command):
 
 
 def name_numbers(command: click.Command) -> click.Command:
-    """Numbers are called N in its help, unless the option has a word of its own."""
+    """Numbers are shown as N in the help, unless the option has its own metavar."""
     for param in command.params:
         if param.metavar is None and isinstance(param.type, IntParamType | FloatParamType):
             param.metavar = "N"
@@ -135,7 +135,7 @@ def name_numbers(command: click.Command) -> click.Command:
 
 
 def _refuse_repeats(command: click.Command, ctx: click.Context, args: list[str]) -> None:
-    """Raises `click.UsageError` that names all the values. A flag may be repeated."""
+    """Raises a `click.UsageError` that lists all the values. A flag may be repeated."""
     single = [each for each in command.params if isinstance(each, click.Option) and not (each.multiple or each.count)]
     collecting = copy.copy(command)
     collecting.params = [copy.copy(each) for each in command.params]
@@ -164,7 +164,7 @@ def result_files(command: F) -> F:
 
 
 def one_to_stdout(json_file: str | None, markdown_file: str | None) -> None:
-    """Raises `click.UsageError` when both are to go to stdout."""
+    """Raises `click.UsageError` if both are written to stdout."""
     if json_file == markdown_file == "-":
         raise click.UsageError("--json - and --markdown - cannot both be written to stdout; give one of them a file")
 
@@ -175,7 +175,7 @@ class PassRateRange(click.FloatRange):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         share = super().convert(value, param, ctx)
         if math.isnan(share):
-            self.fail(f"{value} is not a share; expected more than 0 and at most 1", param, ctx)
+            self.fail(f"{value} is out of range; expected more than 0 and at most 1", param, ctx)
         return share
 
 

@@ -1,4 +1,4 @@
-"""`steadyhand plan`: how many trials a bound on the failure rate takes, and what they would come to."""
+"""`steadyhand plan`: how many trials a bound on the failure rate needs, and what that would run."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def plan(
     plugins: tuple[str, ...],
     **chosen: Any,
 ) -> None:
-    """Work out how many trials a bound on the failure rate needs. With PATH, also what that would run."""
+    """Calculate how many trials it takes to bound the failure rate. With PATH, also what that would run."""
     trials = trials_for_bound(bound, confidence, failures=failures)
     none = f"with at most {shared.number(failures, 'failure')}" if failures else "without a failure"
     say(

@@ -52,10 +52,10 @@ from steadyhand.store.reader import find_run
 @click.option("--no-progress", is_flag=True, help="Do not show progress.")
 @click.pass_context
 def rejudge(ctx: click.Context, /, run: str, **given: Any) -> None:
-    """Judge the stored trials of a run again, by the scenario files as they are now, without running any agent.
+    """Judge the stored trials of a run again, using the current scenario files, without running any agent.
 
-    RUN is an id, the unique start of one, `last`, or the path of a run record. The verdicts are recorded as a new run,
-    which names the one it comes from. An interrupted one is continued with `resume`. Exit codes are those of `run`.
+    RUN is an id, a unique prefix of one, `last`, or the path of a run record. The verdicts are recorded as a new run
+    that names the original one. If it is interrupted, continue it with `resume`. Exit codes are those of `run`.
     """
     reports = Reports(**{name: given.pop(name) for name in Reports.__struct_fields__}).check()
     silent = given.pop("no_progress")
@@ -67,6 +67,7 @@ def rejudge(ctx: click.Context, /, run: str, **given: Any) -> None:
     missing = len(prepared.planned) - len(prepared.pending)
     if missing:
         say(
-            f"{missing} of {len(prepared.planned)} trials are not in the record of that run, and are left out", err=True
+            f"{missing} of {len(prepared.planned)} trials are missing from the record of that run and were left out",
+            err=True,
         )
     ctx.exit(carry_out(prepared, reports, silent=silent))

@@ -38,11 +38,11 @@ def report(
 ) -> None:
     """Write the report of a recorded run as HTML, Markdown or PDF.
 
-    RUN is an id, the unique start of one, `last`, or the path of a run record.
+    RUN is an id, a unique prefix of one, `last`, or the path of a run record.
     """
     wanted = [file for file in (html_file, markdown_file, pdf_file) if file is not None]
     if not wanted:
-        raise SetupError("say what to write: --html FILE, --markdown FILE or --pdf FILE")
+        raise SetupError("nothing to write; give --html FILE, --markdown FILE or --pdf FILE")
     if wanted.count(STDOUT) > 1 or pdf_file == STDOUT:
         raise SetupError("only one of --html and --markdown can go to stdout, and a PDF cannot")
     if html_file == STDOUT:

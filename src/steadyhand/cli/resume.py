@@ -52,7 +52,7 @@ def resume(
 ) -> None:
     """Run the trials that are missing from a run or ended in error, and report the whole run.
 
-    RUN is an id, the unique start of one, `last`, or the path of a run record. Exit codes are those of `run`.
+    RUN is an id, a unique prefix of one, `last`, or the path of a run record. Exit codes are those of `run`.
     """
     files = {name: given.pop(name) for name in ("json_file", "junit_file", "transcripts")}
     settings = Settings(RunOptions(config=config, out=out, trust=trust))

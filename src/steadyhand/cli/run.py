@@ -1,7 +1,7 @@
 """`steadyhand run`: run scenarios, report the verdicts, and write the report files that were asked for.
 
-The event loop, the signals and the garbage collector are the command's to set. Whoever runs scenarios from Python keeps
-these for themselves; see `steadyhand.api.run`.
+The command sets the event loop, the signal handlers and the garbage collector. The Python API does not; see
+`steadyhand.api.run`.
 """
 
 from __future__ import annotations
@@ -58,15 +58,15 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def run_in_loop(main: Coroutine[Any, Any, T], *, network: bool) -> T:
-    """Run to the end, on uvloop when there are calls to time; a scripted run is over before it is loaded."""
+    """Run to completion, on uvloop if there are calls to time; a scripted run would finish before uvloop is loaded."""
     with asyncio.Runner(loop_factory=quick_loop() if network else None) as runner, _seldom_collecting():
         return runner.run(main)
 
 
 @contextmanager
 def attended(note: Callable[[str], None]) -> Generator[Interrupts]:
-    """Around the trials of a run: signals stop it, and the garbage collector, off until now, leaves alone what is
-    there already."""
+    """Used around the trials of a run: installs signal handlers, and turns the garbage collector on, ignoring existing
+    objects."""
     gc.freeze()
     gc.enable()
     with Interrupts(note) as interrupts:
@@ -75,9 +75,9 @@ def attended(note: Callable[[str], None]) -> Generator[Interrupts]:
 
 @contextmanager
 def _seldom_collecting() -> Generator[None]:
-    """Modules and scenarios stay for the whole run: looking through them again and again holds up the loop.
+    """Modules and scenarios live for the whole run: scanning them repeatedly would block the event loop.
 
-    Trials are freed when they are let go of; what they leave in cycles is collected, less often.
+    Trials are freed by reference counting; reference cycles are collected less often.
     """
     before = gc.get_threshold()
     gc.freeze()
@@ -90,7 +90,7 @@ def _seldom_collecting() -> Generator[None]:
 
 
 class Reports(Record):
-    """What to tell of a run, and where: what is written to stdout (`-`) sends everything else to stderr."""
+    """Which reports to write, and where. If one is written to stdout (`-`), everything else goes to stderr."""
 
     json_file: Path | None = None
     junit_file: Path | None = None
@@ -102,7 +102,7 @@ class Reports(Record):
 
     @property
     def files(self) -> dict[str, Path]:
-        """By option, those that are to be written."""
+        """The reports to write, by option."""
         given = {"--json": self.json_file, "--junit": self.junit_file, "--html": self.html_file}
         return {option: file for option, file in given.items() if file is not None}
 
@@ -116,7 +116,7 @@ class Reports(Record):
         return View(detail=detail, transcripts=self.transcripts)
 
     def check(self) -> Self:
-        """Raises `SetupError` for what contradicts itself."""
+        """Raises `SetupError` for conflicting options."""
         dashed = [option for option, file in self.files.items() if file == STDOUT]
         if len(dashed) > 1:
             raise SetupError(f"only one of {' and '.join(dashed)} can be written to stdout; give the other a file")
@@ -143,14 +143,14 @@ def report_options(command: F) -> F:
     command = click.option(
         "--junit-inconclusive",
         type=click.Choice(["skipped", "failure", "error"]),
-        help="What an inconclusive scenario is in JUnit. [default: error where CI is set, else skipped]",
+        help="How JUnit shows an inconclusive scenario. [default: error where CI is set, else skipped]",
     )(command)
     command = click.option("--junit", "junit_file", type=_FILE, help="Write a JUnit XML report; - for stdout.")(command)
     return click.option("--json", "json_file", type=_FILE, help="Write the full report as JSON; - for stdout.")(command)
 
 
 def show_run(reader: RunReader, reports: Reports, view: View | None = None) -> None:
-    """The files, and the table. Raises `Unwritten` if a file cannot be written; the record is safe already."""
+    """Write the files and the table. Raises `Unwritten` if a file cannot be written; the record is already safe."""
     rates = rates_of(reader)
     unwritten: list[str] = []
     if reports.json_file is not None:
@@ -216,7 +216,7 @@ def _exporter(url: str, variables: Mapping[str, str]) -> OtelExporter:
 
 
 def exit_code(reader: RunReader | None, *, lost: bool) -> ExitCode:
-    """Passed is only said of a finished record, every trial of which was read back."""
+    """A run counts as passed only if its record is finished and every trial was read back."""
     if reader is None:
         return ExitCode.UNDECIDED
     code = rates_exit_code(rates_of(reader))
@@ -225,7 +225,8 @@ def exit_code(reader: RunReader | None, *, lost: bool) -> ExitCode:
 
 
 def report(reader: RunReader, reports: Reports) -> bool:
-    """Report in every way that was asked for. Says whether something could not be written, which costs no verdict."""
+    """Write all requested reports. Returns whether something could not be written, which does not affect the
+    verdict."""
     try:
         if os.environ.get("GITHUB_ACTIONS"):
             from steadyhand.cli.github import tell_github
@@ -275,7 +276,7 @@ _HEADINGS = {
     "--model",
     multiple=True,
     metavar="NAME",
-    help="Model under test, as provider/model (repeatable: each is a target of its own).",
+    help="Model under test, as provider/model (repeatable: each is a separate target).",
 )
 @click.option("--judge", metavar="NAME", help="Judge model, as provider/model.")
 @click.option("--user-model", metavar="NAME", help="Model that simulates the user.")

@@ -55,11 +55,11 @@ def runs(
 ) -> None:
     """List recorded runs, newest first.
 
-    --prune never removes a run that is being written or cannot be read, that another run comes from, or that a JSON
-    file of the project names, as a baseline does.
+    --prune never removes a run that is being written or cannot be read, that another run was derived from, or that a
+    JSON file of the project names, as a baseline does.
     """
     if yes and not prune:
-        raise click.UsageError("--yes goes with --prune")
+        raise click.UsageError("--yes requires --prune")
     folder = Settings(RunOptions(config=config, out=out)).out
     found = list_runs(folder)
     if prune:
@@ -95,7 +95,7 @@ def _prune(found: list[RunEntry], *, keep: int, before: datetime, yes: bool) -> 
 
 
 def _saved(run: RunEntry) -> int:
-    """How many trials it did without. Asked only of runs that may: it reads the record."""
+    """The number of trials that were not needed. Used only for runs with --until, because it reads the record."""
     if run.header is None or run.header.until is None:
         return 0
     return sum(rate.saved for rate in rates_of(RunReader.open(run.path)))

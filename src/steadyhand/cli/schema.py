@@ -28,7 +28,7 @@ _COMMENT = "Written by `steadyhand schema --out FOLDER`. Run it again after inst
 @click.option("--out", type=shared.FOLDER, help="Write one file per schema to this folder.")
 @shared.project
 def schema(name: str | None, out: Path | None, config: Path | None, plugins: tuple[str, ...]) -> None:
-    """Print the JSON Schemas of scenario, matrix, rubric and configuration files, and of the JSON that is written.
+    """Print the JSON Schemas of scenario, matrix, rubric and configuration files, and of the JSON output.
 
     With NAME, print only that one. With --out, write each to NAME.schema.json instead. The types of plugins that are
     installed, configured or given with --plugin are included.

@@ -52,7 +52,7 @@ def show(
 ) -> None:
     """Show the report of a recorded run.
 
-    RUN is an id, the unique start of one, `last`, or the path of a run record. With a selection the totals are still
+    RUN is an id, a unique prefix of one, `last`, or the path of a run record. Even with a selection, the totals are
     those of the whole run.
     """
     reports = Reports(**files).check()
@@ -69,7 +69,7 @@ def show(
 def _chosen(
     reader: RunReader, expression: str | None, verdicts: tuple[str, ...], trials: tuple[str, ...]
 ) -> Callable[[TrialRecord], bool] | None:
-    """Raises `SetupError` when a trial that was asked for is not there, or nothing matches."""
+    """Raises `SetupError` if a requested trial does not exist, or nothing matches."""
     if not (expression or verdicts or trials):
         return None
     rows = reader.rows()

@@ -1,7 +1,7 @@
-"""The one way out to the terminal, for every command.
+"""Output to the terminal, for all commands.
 
-What is written comes from files, models and agents: it is data, and must not steer a terminal. And a stream that cannot
-be written to must not cost a run its verdict.
+The text comes from files, models and agents: it is untrusted, and must not control the terminal. A stream that cannot
+be written to must not affect the verdict.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ if TYPE_CHECKING:
 
 
 class Unwritten(Exception):
-    """A report that was asked for could not be written; the text says which and why."""
+    """A requested report could not be written; the message says which and why."""
 
 
 STDOUT = Path("-")
-"""The file name that stands for standard output."""
+"""The file name that means standard output."""
 _READ_BY_CI = ("CI", "GITHUB_ACTIONS", "TF_BUILD", "TEAMCITY_VERSION")
 _COMMAND = re.compile(r"^([ \t]*)(?=::)|##(?=\w*\[)", re.MULTILINE)
 
 
 class Outlet:
-    """Stands in for `sys.stdout` or `sys.stderr`, and survives when it is closed, full or read by nobody any more.
+    """Replaces `sys.stdout` or `sys.stderr`, and keeps working if the stream is closed, full or no longer read.
 
-    Where a CI service reads along, a line that it would obey, such as `::error::`, is marked: an agent may have said
-    it.
+    In CI, a line that the service would treat as a command, such as `::error::`, is escaped, because it may come from
+    an agent.
     """
 
     def __init__(self, stream: TextIO | None, name: str) -> None:
@@ -46,19 +46,19 @@ class Outlet:
         self.fault: OSError | None = None if stream is not None else OSError(errno.EBADF, f"{name} is closed")
 
     def write(self, text: str) -> int:
-        """Write text of any origin: control characters are written out."""
+        """Write untrusted text: control characters are escaped."""
         return self.write_styled(_harmless(text))
 
     def write_styled(self, text: str) -> int:
-        """Write what `report` laid out, colours included."""
+        """Write text formatted by `report`, including colours."""
         return self._try("write", _disobeyed(text) if self._obeyed else text) or len(text)
 
     def write_command(self, text: str) -> None:
-        """Write a command of ours for the CI service."""
+        """Write one of our own commands for the CI service."""
         self._try("write", text)
 
     def write_bytes(self, content: Iterable[bytes]) -> list[str]:
-        """Write a report as it is, and say what went wrong, if anything did."""
+        """Write a report unchanged, and return an error, if any."""
         self.flush()
         if self.fault is None and self._stream is not None:
             try:
@@ -77,7 +77,7 @@ class Outlet:
         return self._stream is not None and self._stream.isatty()
 
     def __getattr__(self, name: str) -> Any:
-        """Whatever else a library asks of a text stream, such as its encoding."""
+        """Any other attribute of a text stream, such as its encoding."""
         return getattr(self._stream, name)
 
     def _try(self, method: str, *arguments: str) -> Any:
@@ -91,14 +91,14 @@ class Outlet:
 
 
 def read_by_ci() -> bool:
-    """Whether a CI service reads what is printed, and would obey commands in it."""
+    """Whether a CI service reads the output and would execute commands in it."""
     return any(os.environ.get(name) for name in _READ_BY_CI)
 
 
 def require_own_terminal() -> None:
-    """For HTML on stdout. Raises `SetupError` where a CI service reads it."""
+    """For HTML on stdout. Raises `SetupError` in CI."""
     if read_by_ci():
-        raise SetupError("--html - would write what agents said to the CI log unmarked; give it a file")
+        raise SetupError("--html - would print unescaped agent output to the CI log; write to a file instead")
 
 
 def _disobeyed(text: str) -> str:
@@ -127,10 +127,10 @@ class _Styled:
 
 
 def take_over() -> None:
-    """Put outlets in the place of this process's streams, and something harmless in the place of closed descriptors.
+    """Replace this process's streams with outlets, and closed descriptors with harmless ones.
 
-    A descriptor that is closed would be given to the next file that is opened: the run record would then receive what
-    a child process prints.
+    A descriptor that is closed would be given to the next file that is opened: the run record would then receive what a
+    child process prints.
     """
     for descriptor in range(3):
         try:
@@ -145,12 +145,12 @@ def take_over() -> None:
 
 
 def say(text: str, *, err: bool = False) -> None:
-    """A line of text of any origin."""
+    """Print a line of untrusted text."""
     (sys.stderr if err else sys.stdout).write(f"{text}\n")
 
 
 def show(lines: Iterable[str], *, err: bool = False) -> None:
-    """Lines that `report` laid out for `page`."""
+    """Print lines that `report` formatted for `page`."""
     stream = sys.stderr if err else sys.stdout
     for line in lines:
         write = getattr(stream, "write_styled", stream.write)
@@ -164,12 +164,12 @@ def command_ci(line: str) -> None:
 
 
 def say_json(value: Any) -> None:
-    """A value as JSON, in which control characters are escaped as JSON has it."""
+    """A value as JSON, with control characters escaped."""
     show([harmless_json(json.dumps(value, indent=2, ensure_ascii=False).encode()).decode()])
 
 
 def harmless_json(text: bytes) -> bytes:
-    """The same JSON, with what a terminal or a CI service would obey written as escapes."""
+    """The same JSON, with anything that a terminal or a CI service would interpret escaped."""
     from steadyhand.report.table import CONTROL
 
     written = CONTROL.sub(lambda found: f"\\u{ord(found.group()):04x}", text.decode("utf-8", "surrogatepass"))
@@ -177,7 +177,7 @@ def harmless_json(text: bytes) -> bytes:
 
 
 def write_report(file: Path, content: Iterable[bytes]) -> list[str]:
-    """What went wrong, if anything did. A report is there as a whole or not at all; `-` is stdout."""
+    """Write a report completely or not at all; `-` is stdout. Returns an error, if any."""
     if file == STDOUT:
         return _write_stdout(content)
     try:
@@ -213,7 +213,7 @@ def write_result(
     json_file: str | None,
     markdown_file: str | None,
 ) -> None:
-    """What was asked for as JSON and as Markdown; `-` is stdout. Raises `Unwritten` if a file cannot be written."""
+    """Write the requested JSON and Markdown; `-` is stdout. Raises `Unwritten` if a file cannot be written."""
     import msgspec
 
     unwritten: list[str] = []
@@ -232,7 +232,7 @@ def write_result(
 
 
 def page(*, err: bool = False) -> Page:
-    """As wide as the terminal; coloured only when a person reads it and wants colours."""
+    """As wide as the terminal; coloured only on a terminal that allows colours."""
     from steadyhand.report.table import Page
 
     stream = sys.stderr if err else sys.stdout
@@ -255,9 +255,9 @@ def _is_plain() -> bool:
 
 
 def leave_with(code: int) -> int:
-    """The exit code, once everything is written. What could not be written leaves the verdict; only 0 becomes 3.
+    """The exit code, once everything is written. Failing to write does not change the verdict; only 0 becomes 3.
 
-    Whoever closes a pipe has read enough: that changes nothing.
+    A closed pipe is ignored: its reader has read enough.
     """
     sys.stdout.flush()
     sys.stderr.flush()

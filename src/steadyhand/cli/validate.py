@@ -34,8 +34,8 @@ def validate(
 ) -> None:
     """Check scenarios, matrices and rubrics for errors without running anything.
 
-    Plugins that a file names by path or module are not loaded; what only they know is a warning. Add --plugin to have
-    it checked.
+    Plugins that a file names by path or module are not loaded; names that only they could define cause a warning. Add
+    --plugin to check them.
 
     Problems are printed as file:line:column: path: message. Exit codes: 0 if every file loads, with or without
     warnings; 2 otherwise.
@@ -56,7 +56,7 @@ def _load(paths: tuple[str, ...], settings: Settings) -> Loaded:
     registries = open_registries(settings, checking=True)
     loaded = load_files(paths, registries)
     combinations, problems = combinations_of(loaded, registries)
-    for note in settings.ignored_configs(loaded.scenarios):
+    for note in settings.notes(loaded.scenarios):
         say(f"note: {note}", err=True)
     problems += Rubrics(settings).check([*loaded.scenarios, *combinations], read=True)
     if loaded.matrices:

@@ -1,4 +1,4 @@
-"""`steadyhand view`: look at recorded runs in a browser."""
+"""`steadyhand view`: browse recorded runs."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from steadyhand.records.config import RunOptions
     help="File that labels are added to, ending in .jsonl or .csv. [default: labels.jsonl in DIR]",
 )
 def view(folder: Path | None, config: Path | None, port: int, *, no_browser: bool, labels: Path | None) -> None:
-    """Look at the runs in DIR, compare them, and label their trials.
+    """Browse the runs in DIR, compare them, and label their trials.
 
-    DIR is a folder of run records [default: .steadyhand/runs]. The viewer listens on this machine only and answers
-    whoever follows the link it prints, which works once. It writes nothing but labels. Ctrl+C ends it.
+    DIR is a folder of run records [default: .steadyhand/runs]. The viewer listens on this machine only, and can be
+    opened once with the link that it prints. It writes only labels. Press Ctrl+C to stop it.
     """
     from steadyhand.cli.main import tell_bug
     from steadyhand.viewer.labels import LabelBook
@@ -39,7 +39,7 @@ def view(folder: Path | None, config: Path | None, port: int, *, no_browser: boo
 
     folder = Settings(RunOptions(config=config, out=folder)).out
     if not folder.is_dir():
-        raise SetupError(f"there is no folder {folder}; `steadyhand run` creates one, or give another as DIR")
+        raise SetupError(f"folder not found: {folder}; `steadyhand run` creates it, or give a different DIR")
     viewer = Viewer(folder, LabelBook(labels or folder / "labels.jsonl", _user()))
     server = ViewerServer(viewer, port=port, on_bug=lambda error: say(tell_bug(error), err=True))
     try:

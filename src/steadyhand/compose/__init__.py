@@ -1,1 +1,1 @@
-"""Names and files -> built objects; the only package that knows all the parts."""
+"""Turns names and files into objects; the only package that knows all the parts."""

@@ -1,4 +1,4 @@
-"""Scenario and settings -> the parts of a trial."""
+"""Builds the parts of a trial from a scenario and settings."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import secrets
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import msgspec
 
@@ -24,7 +24,7 @@ from steadyhand.compose.scenarios import (
 )
 from steadyhand.compose.services import TrialServices
 from steadyhand.compose.settings import Settings, part_options
-from steadyhand.engine.context import PreparedCheck, ScoreRubric, TrialParts
+from steadyhand.engine.context import PreparedCheck, PreparedStep, ScoreRubric, TrialParts
 from steadyhand.engine.limits import LagMonitor, SpendingLimit, SystemClock
 from steadyhand.engine.model_call import RetryPolicy
 from steadyhand.errors import SetupError
@@ -37,7 +37,7 @@ from steadyhand.plugins.plugin import (
     RunScope,
     UserSettings,
 )
-from steadyhand.plugins.registry import Registry
+from steadyhand.plugins.registry import Registry, build_part
 from steadyhand.ports.agent import (
     Agent,
     Gateway,
@@ -48,6 +48,7 @@ from steadyhand.ports.agent import (
     UserSimulator,
     agent_facts,
     shows_of,
+    user_needs_model,
 )
 from steadyhand.ports.environment import EnvironmentProvider
 from steadyhand.ports.model import ChatModel, Gate
@@ -81,7 +82,7 @@ def no_doubts(scenario: Scenario, judges: Judges) -> Mapping[int, str]:
 
 
 class RunParts(NamedTuple):
-    """What all trials of a run share. `doubts` says of which checks the judge may not decide, and why."""
+    """What all trials of a run share. `doubts` lists the checks that the judge may not decide, and why."""
 
     registries: ScenarioRegistries
     settings: Settings
@@ -94,7 +95,8 @@ class RunParts(NamedTuple):
 
 
 class Builder:
-    """Builds trials. Models, judges and the script sandbox are shared by a run; everything else is made anew."""
+    """Builds trials. Models, judges and the script sandbox are shared by a run; everything else is built for each
+    trial."""
 
     def __init__(self, parts: RunParts) -> None:
         settings, registries = parts.settings, parts.registries
@@ -112,11 +114,12 @@ class Builder:
         self._services: TrialServices | None = None
         self._notes: dict[str, tuple[str, ...]] = {}
         self.notices: dict[str, None] = {}
-        """What to say of the run as a whole before it begins, each once."""
+        """Notes about the whole run to show before it starts, each once."""
         self.out_of_reach: Counter[str] = Counter()
-        """What some scenarios set up and their agents never get, and how many scenarios that is said of."""
+        """What scenarios set up that their agents cannot reach, with the number of scenarios affected."""
         self._checks: dict[int, PreparedCheck] = {}
-        # A mark of the run and a count tell workspaces apart; asking the system for chance is slow.
+        self._steps: dict[int, PreparedStep] = {}
+        # A run id and a counter make workspace names unique; system randomness is slow.
         self._mark: str = secrets.token_hex(4)
         self._count = itertools.count()
         self._clock = SystemClock()
@@ -136,7 +139,7 @@ class Builder:
         if any(needs_services(scenario, self._registries.registry(scenario)) for scenario in scenarios):
             self._services = TrialServices(self._settings)
             self._services.check(scenarios)
-        # An import in the middle of a run holds up the event loop, and spoils what is being timed.
+        # An import in the middle of a run blocks the event loop and disturbs timed calls.
         if self._services is not None or any(self._judges.needed(each) for each in scenarios):
             importlib.import_module("jsonschema")
         if any(isinstance(step.task, Converse) for scenario in scenarios for step in scenario.steps):
@@ -180,6 +183,7 @@ class Builder:
             environment=StoredEnvironment(),
             evaluator=registry.evaluator,
             checks=self._checks,
+            steps=self._steps,
             doubts=self._doubts(scenario, self._judges),
             agent=agent,
             judge=self._judges.get(scenario) if self._judges.needed(scenario) else None,
@@ -200,7 +204,8 @@ class Builder:
         warnings = [*self._registries.warnings(scenario), *self._judges.warnings(scenario), *overrides]
         agent = self._agent(scenario)
         if agent is not None:
-            unreached = _out_of_reach(scenario, agent.name, shows_of(agent), live=self._settings.options.live)
+            name, shows = _declared_by(agent)
+            unreached = _out_of_reach(scenario, name, shows, live=self._settings.options.live)
             self.out_of_reach.update(unreached)
             warnings += unreached
         self._notes[scenario.id] = tuple(warnings)
@@ -237,6 +242,7 @@ class Builder:
             database=database,
             evaluator=registry.evaluator,
             checks=self._checks,
+            steps=self._steps,
             doubts=shared.doubts,
             termination=registry.termination,
             user=self._user(scenario) if shared.needs_user else None,
@@ -278,7 +284,7 @@ class Builder:
         return missing if agent is not None and agent_facts(agent).uses_plugins else ()
 
     def _rubric_scorer(self, scenario: Scenario) -> ScoreRubric | None:
-        """A rubric is scored only by a judge that somebody named, never by the model under test."""
+        """A rubric is scored only by an explicitly configured judge, never by the model under test."""
         ref = self._settings.judge(scenario)
         rubric = self._rubrics.get(scenario) if ref is not None else None
         if ref is None or rubric is None:
@@ -293,8 +299,7 @@ class Builder:
         return score
 
     def _open_gateway(self, scenario: Scenario, factory: AgentFactory, *, traced: bool) -> GatewayServer | None:
-        """The gateway of the run, if an agent of this scenario has a use for it: a model or services to reach, or spans
-        to send."""
+        """The gateway of the run, if an agent of this scenario needs it: for a model, services, or spans."""
         port = self._settings.options.otlp_port
         sends = traced or port is not None
         served = sends or self._model(scenario) is not None or self._reaches_services(scenario)
@@ -319,25 +324,26 @@ class Builder:
 
     @property
     def late(self) -> Mapping[str, int]:
-        """How many requests came to the gateway after their trial had ended, by trial."""
+        """The number of requests that reached the gateway after their trial had ended, by trial."""
         return {} if self._gateway is None else self._gateway.late
 
-    async def close(self) -> None:
+    async def close(self) -> list[str]:
+        """Close everything, and tell what could not be."""
         if self._services is not None:
             self._services.close()
         await self._scope.close()
         if self._gateway is not None:
             await self._gateway.close()
-        await self._models.close()
+        return await self._models.close()
 
     def _environment(self, scenario: Scenario, trial_id: str) -> EnvironmentProvider:
         known = self._environments.get(scenario.id)
         if known is None:
             known = self._environments[scenario.id] = self._environment_parts(scenario)
-        return known[0](msgspec.structs.replace(known[1], trial_id=trial_id))
+        return build_part(known[0], msgspec.structs.replace(known[1], trial_id=trial_id), "the environment")
 
     def _environment_parts(self, scenario: Scenario) -> tuple[EnvironmentFactory, EnvironmentSettings]:
-        """Raises `SetupError` when --sandbox is asked for and commands would not be kept from this machine."""
+        """Raises `SetupError` if --sandbox is set and commands would not be isolated from this machine."""
         type_ = self._settings.environment(scenario)
         factory = self._registries.registry(scenario).environment(type_)
         table = self._settings.config.environments.get(type_, {})
@@ -347,7 +353,7 @@ class Builder:
             variables=self._settings.variables,
             options=part_options(factory, table, {"sandbox": True} if self._settings.sandbox else {}),
         )
-        if self._settings.sandbox and not factory(settings).sandboxed:
+        if self._settings.sandbox and not build_part(factory, settings, f"environment {type_}").sandboxed:
             raise SetupError(f"--sandbox: the environment {type_!r} does not isolate commands from this machine")
         return factory, settings
 
@@ -359,17 +365,21 @@ class Builder:
         return make_database(seed, environment=environment, folder=folder, live=self._settings.options.live)
 
     def _user(self, scenario: Scenario) -> UserSimulator | None:
-        """Who plays the user: the model named for it, else the model under test, else nobody."""
-        ref = self._settings.user_model(scenario) if needs_user(scenario) else None
-        if ref is None:
+        """Who plays the user: the configured model, else the model under test. Without either None, unless this kind of
+        user needs no model."""
+        if not needs_user(scenario):
             return None
-        self._models.get(ref, scenario)
-        named = self._settings.options.user_model is not None
         config = self._settings.config
         kind = config.user_kind or DEFAULT_KIND
-        choose = self._models.chooser(ref, scenario, fixed=named)
         factory = self._registries.registry(scenario).user(kind)
-        return factory(UserSettings(choose=choose, options=config.users.get(kind, {})))
+        ref = self._settings.user_model(scenario)
+        if ref is not None:
+            self._models.get(ref, scenario)
+        elif user_needs_model(factory):
+            return None
+        choose = self._models.chooser(ref, scenario, fixed=self._settings.options.user_model is not None)
+        settings = UserSettings(choose=choose, options=config.users.get(kind, {}))
+        return build_part(factory, settings, f"simulated user {kind}")
 
     def _agent(self, scenario: Scenario) -> Agent | None:
         known = self._agents.get(scenario.id)
@@ -379,7 +389,7 @@ class Builder:
             kind, _, target = self._settings.agent(scenario).partition(":")
             factory = self._registries.registry(scenario).agent(kind)
             chosen = self._settings.agent_is_scenarios(scenario)
-            # Keys and headers of the user's go nowhere that a scenario from outside the project chose.
+            # The user's keys and headers are never sent to an address that a scenario from outside the project chose.
             own = not chosen or self._settings.project.trusts_scenario(scenario)
             table = self._settings.config.agents.get(kind, {}) if own else {}
             variable = agent_facts(factory).key_variable
@@ -396,7 +406,7 @@ class Builder:
                 gateway=self._open_gateway(scenario, factory, traced="traces" in table),
             )
             known = self._agents[scenario.id] = (factory, settings)
-        return known[0](known[1])
+        return build_part(*known, "the agent")
 
     def _agent_flags(self) -> dict[str, Any]:
         flags: dict[str, Any] = {"allow_commands": True} if self._settings.allow_commands else {}
@@ -407,11 +417,19 @@ class Builder:
         return flags
 
     def _model(self, scenario: Scenario) -> ChatModel | None:
-        """The model under test, or None when the scenario asks nobody or nobody named one."""
+        """The model under test; None if the scenario uses none or none is configured."""
         if scenario.id not in self._tested:
             ref = self._settings.model(scenario) if needs_agent(scenario) else None
             self._tested[scenario.id] = self._models.get(ref, scenario) if ref else None
         return self._tested[scenario.id]
+
+
+def _declared_by(agent: Agent) -> tuple[str, Shows]:
+    """Its name and what it shows. Raises `SetupError` for an agent that does not keep to the port."""
+    name, shows = build_part(lambda _: agent.name, None, "the agent's name"), cast("object", shows_of(agent))
+    if not isinstance(shows, Shows):
+        raise SetupError(f"`shows` of the agent {name} is {shows!r}; expected a Shows")
+    return name, shows
 
 
 def _withheld(variable: str, kind: str) -> str:
@@ -422,7 +440,7 @@ def _withheld(variable: str, kind: str) -> str:
 
 
 def _out_of_reach(scenario: Scenario, agent: str, shows: Shows, *, live: bool) -> list[str]:
-    """What the scenario sets up for an agent that cannot get at it, in words."""
+    """Notes on what the scenario sets up for an agent that cannot reach it."""
     setup = scenario.setup
     found = [
         (bool(setup.mocks) and not live, shows.services, "mocks do", "service calls"),

@@ -1,4 +1,4 @@
-"""Judges on trial: asking them about labelled cases, and who may not decide because of how they did."""
+"""Calibration of judges: asks them about labelled cases, and determines which checks a judge may not decide."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from steadyhand.store.reader import RunReader, find_run
 
 DEFAULT_FILE = "calibration.json"
 OTHER = "other"
-"""The class of checks that are no safety invariants."""
+"""The class of checks that are not safety invariants."""
 _WORDS: dict[Verdict, Word] = {Verdict.PASSED: "pass", Verdict.FAILED: "fail"}
 
 
@@ -45,7 +45,7 @@ def calibration_file(settings: Settings) -> Path:
 
 
 class Doubts:
-    """Why a judge may not decide a check, where the configuration wants judges calibrated. It is asked all the same."""
+    """Why a judge may not decide a check, if the configuration requires calibration. The judge is still asked."""
 
     def __init__(self, settings: Settings, redactor: Redactor, registries: ScenarioRegistries) -> None:
         self._settings = settings
@@ -54,7 +54,8 @@ class Doubts:
         self._found: dict[str, Mapping[int, str]] = {}
 
     def of(self, scenario: Scenario, judges: Judges) -> Mapping[int, str]:
-        """By the identity of the check's specification. Raises `StoreError` when the calibrations cannot be read."""
+        """Keyed by the identity of the check's specification. Raises `StoreError` if the calibrations cannot be
+        read."""
         if not self._settings.config.calibration.required:
             return {}
         if scenario.id not in self._found:
@@ -70,7 +71,7 @@ class Doubts:
         found = self._known.get(ref.name)
         if found is None:
             return (
-                f"not decided, as the judge {ref.name} is not calibrated: {file.name} has no entry for it; "
+                f"not decided: the judge {ref.name} is not calibrated: {file.name} has no entry for it; "
                 f"run `steadyhand calibrate LABELS --judge {ref.name}`"
             )
         stale = self._stale(found, spec, ref, scenario, judges)
@@ -79,7 +80,7 @@ class Doubts:
                 f"not decided, as the calibration of the judge {ref.name} is stale: {stale} since; calibrate it again"
             )
         short = shortfall(found.overall, self._settings.config.calibration)
-        return None if short is None else f"not decided, as the judge {ref.name} is below the bar: {short}"
+        return None if short is None else f"not decided: the judge {ref.name} is below the bar: {short}"
 
     def _stale(
         self, found: Calibration, spec: EvaluationSpec, ref: ModelRef, scenario: Scenario, judges: Judges
@@ -108,7 +109,7 @@ class LabelledCase(NamedTuple):
 
 
 class Cases:
-    """Finds what labels are about. `skipped` says what cannot be asked, and why."""
+    """Finds the checks that labels refer to. `skipped` lists labels that cannot be used, and why."""
 
     def __init__(self, settings: Settings, registries: ScenarioRegistries, redactor: Redactor) -> None:
         self._settings = settings
@@ -118,7 +119,7 @@ class Cases:
         self.skipped: list[str] = []
 
     def of(self, labels: Iterable[Label], known: Iterable[Scenario] = ()) -> list[LabelledCase]:
-        """In the order of the file. `known` are scenarios that are loaded already."""
+        """The cases, in file order. `known` are scenarios that are already loaded."""
         loaded = {scenario.id: scenario for scenario in known}
         found: list[LabelledCase] = []
         for label, word in self._decided(labels):
@@ -130,7 +131,7 @@ class Cases:
         return found
 
     def _decided(self, labels: Iterable[Label]) -> list[tuple[Label, Word]]:
-        """One label for each case: the last of everybody who gave one, where these agree."""
+        """One label for each case: the last one of each person, if they agree."""
         by_case: dict[tuple[str, str, int, str], dict[str, Label]] = {}
         for label in labels:
             if label.label:
@@ -157,7 +158,7 @@ class Cases:
             return f"run {label.run} has no trial {label.scenario}#{label.trial}"
         result = labelled_result(label, stored)
         if result is None and label.check == VERDICT:
-            return "a label on the verdict of a trial, about which no judge is asked"
+            return "a label on the verdict of a trial, which no judge decides"
         if result is None:
             return f"the trial has no check {label.check!r}"
         scenario = known.get(label.scenario) or scenarios.get(label.scenario)
@@ -186,9 +187,9 @@ class Asked(NamedTuple):
 
 
 async def ask_cases(builder: Builder, cases: Sequence[LabelledCase], prices: Prices) -> Asked:
-    """Ask the judge about labelled checks of one stored trial, in the words in which any trial's are asked.
+    """Ask the judge about labelled checks of one stored trial, with the same prompt as for any trial.
 
-    No rubric is scored, and a judge that may not decide is heard all the same.
+    No rubric is scored, and a judge that may not decide is asked too.
     """
     first = cases[0]
     only: frozenset[CheckKey] = frozenset(key_of(case.result) for case in cases)
@@ -216,7 +217,7 @@ def _judged(case: LabelledCase, result: EvaluationResult | None, record: TrialRe
 
 
 def by_trial(cases: Iterable[LabelledCase]) -> list[list[LabelledCase]]:
-    """Those of the same stored trial together."""
+    """The cases, grouped by stored trial."""
     found: dict[tuple[str, TrialKey], list[LabelledCase]] = {}
     for case in cases:
         found.setdefault((case.origin, case.stored.key), []).append(case)
@@ -224,7 +225,7 @@ def by_trial(cases: Iterable[LabelledCase]) -> list[list[LabelledCase]]:
 
 
 async def ask_all(builder: Builder, cases: Sequence[LabelledCase], prices: Prices, *, concurrency: int) -> Asked:
-    """All of them, so many trials at once."""
+    """Ask about all cases, with this many trials at once."""
     gate = asyncio.Semaphore(concurrency)
 
     async def ask(group: Sequence[LabelledCase]) -> Asked:
@@ -240,9 +241,9 @@ async def ask_all(builder: Builder, cases: Sequence[LabelledCase], prices: Price
 
 
 class Canaries:
-    """Labelled cases that a run's judge is asked about in among its trials, at moments drawn by the run's seed.
+    """Labelled cases that a run's judge is asked about between its trials, at moments drawn from the run's seed.
 
-    The judge is asked as it is for any trial, so that it cannot tell which they are.
+    The judge is asked in the same way as for any trial, so that it cannot tell them apart.
     """
 
     def __init__(self, file: Path, cases: Cases, found: Sequence[LabelledCase], *, trials: int, seed: int) -> None:
@@ -268,7 +269,7 @@ class Canaries:
             await self._ask(self._due.pop(0)[1], builder, prices)
 
     async def _ask(self, group: Sequence[LabelledCase], builder: Builder, prices: Prices) -> None:
-        """A case that breaks is skipped: it must not take a trial along."""
+        """A case that raises is skipped: it must not affect a trial."""
         try:
             asked = await ask_cases(builder, group, prices)
         except Exception as error:  # noqa: BLE001 - told beside the hit rate
@@ -279,15 +280,15 @@ class Canaries:
         self._spent = self._spent.plus(asked.spent)
 
     def tally(self) -> CanaryTally:
-        """What there is so far; cases that were not asked are told as skipped."""
-        left = [f"line {case.label.line}: the run ended before" for _, group in self._due for case in group]
+        """The results so far; cases that were not asked are listed as skipped."""
+        left = [f"line {case.label.line}: the run ended first" for _, group in self._due for case in group]
         return CanaryTally(
             file=str(self._file), cases=tuple(self._judged), skipped=(*self._skipped, *left), spent=self._spent
         )
 
 
 class Calibrated(NamedTuple):
-    """`judged` is what was asked; `spent` what that took."""
+    """`judged` are the cases asked; `spent` is their cost."""
 
     calibrations: list[Calibration]
     judged: Sequence[JudgedCase]
@@ -296,13 +297,14 @@ class Calibrated(NamedTuple):
 
 
 async def calibrate(labels: Path, settings: Settings) -> Calibrated:
-    """Ask the judge about every labelled check. Raises `UsageError` when nothing can be asked, or nobody is named."""
+    """Ask the judge about every labelled check. Raises `UsageError` if no case can be asked about, or no judge is
+    configured."""
     redactor = settings.redactor()
     registries = open_registries(settings)
     cases = Cases(settings, registries, redactor)
     found = cases.of(read_labels(labels))
     if not found:
-        first = f" ({cases.skipped[0]})" if cases.skipped else "; write pass or fail into the column `label`"
+        first = f" ({cases.skipped[0]})" if cases.skipped else "; write pass or fail in the column `label`"
         raise SetupError(f"{labels} has no label that can be compared{first}")
     scenarios = list({case.scenario.id: case.scenario for case in found}.values())
     if any(settings.judge(scenario) is None for scenario in scenarios):
@@ -337,7 +339,7 @@ async def calibrate(labels: Path, settings: Settings) -> Calibrated:
 
 
 class Compared(NamedTuple):
-    """The cases asked, in any order, and what the judge made of them."""
+    """The cases asked, in any order, with the judge's results."""
 
     cases: Sequence[LabelledCase]
     judged: Sequence[JudgedCase]

@@ -1,4 +1,4 @@
-"""What a user names to compare: runs, JSON reports, baselines, or one target of them, read into sides."""
+"""Reads the inputs of a comparison (runs, JSON reports, baselines, or one target of them) into sides."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from steadyhand.store.figures import CheckFigures, TrialFigures, read_figures
 from steadyhand.store.reader import RunReader, find_run
 
 TRANSCRIPTS = 50
-"""So many changed scenarios of a comparison are shown with their transcripts."""
+"""The maximum number of changed scenarios in a comparison that are shown with transcripts."""
 MESSAGES = 100
 MESSAGE_LENGTH = 20_000
 _MAGIC = b"SQLite format 3\x00"
 
 
 def unit_of(recorded_id: str, agent: str, model: str | None, target: Target | None = None) -> tuple[str, str]:
-    """How a trial is paired: by the scenario, which is the same for all targets, and by the target.
+    """The key for pairing trials: the scenario, which is the same for all targets, and the target.
 
     The target is the model if it was asked directly, else the agent, with its model if the run chose one. What a matrix
     varies besides the two is part of the scenario.
@@ -51,13 +51,13 @@ def paired_id(target: Target) -> str:
 
 
 class ComparedSource(Record):
-    """A run, report or baseline as it was read. `trial` finds one of its trials to show; None where it has none."""
+    """A run, report or baseline as it was read. `trial` finds one of its trials to show; None if it has no trials."""
 
     side: Side
     trial: Callable[[str, int, str], ToldTrial | None]
 
     def only(self, target: str) -> ComparedSource:
-        """One target of it. Raises `SetupError` that lists the targets there are."""
+        """One target of it. Raises a `SetupError` that lists the targets."""
         known = [each for each in self.side.targets if each]
         found = [each for each in known if each == target] or [each for each in known if target and target in each]
         if len(found) != 1:
@@ -68,7 +68,7 @@ class ComparedSource(Record):
 
 
 def open_source(folder: Path, name: str) -> ComparedSource:
-    """By id, the start of an id, `last` or path; `@TARGET` behind it takes one target.
+    """By id, prefix of an id, `last` or path; an `@TARGET` suffix selects one target.
 
     Raises `StoreError` when there is no such run or it cannot be read, `SetupError` when it has no such target.
     """
@@ -129,7 +129,7 @@ def read_source(reader: RunReader) -> ComparedSource:
 
 
 def _needed(reader: RunReader) -> dict[str, int]:
-    """How many trials each scenario was to have, without those that were spared because it was decided."""
+    """The number of planned trials per scenario, without those that were skipped because it was decided."""
     if reader.header.until is None:
         return dict(reader.planned_per_scenario())
     return {rate.scenario_id: rate.total for rate in rates_of(reader)}
@@ -186,7 +186,7 @@ def _told(key: TrialKey, verdict: Verdict, reason: str, said: Sequence[tuple[Rol
     )
 
 
-# Files: JSON reports and baselines. Only what is read of a report is listed; docs/json-report.md has the rest.
+# Files: JSON reports and baselines. Only the fields that are used are listed; docs/json-report.md has the rest.
 
 
 class _Note(msgspec.Struct):
@@ -373,7 +373,7 @@ def compare_sources(
     if len(given) == 1:
         given = [given[0].only(each) for each in given[0].side.targets if each]
     if len(given) < 2:
-        raise SetupError("one run with one target has nothing to be compared with; name another run")
+        raise SetupError("nothing to compare: the run has only one target; give a second run")
     given = _named_apart(given)
     found = compare_sides([each.side for each in given], confidence=confidence, pair_changed=pair_changed)
     first, *others = given
@@ -385,7 +385,7 @@ def compare_sources(
 
 
 def _named_apart(sources: Sequence[ComparedSource]) -> list[ComparedSource]:
-    """Called by their targets where these are different, else by their runs, else by both or by their number."""
+    """Named by their targets if these differ, else by their runs, else by both or by number."""
     targets = [_only_target(each.side.samples) for each in sources]
     runs = [each.side.run_id for each in sources]
     both = [f"{run} {target}".strip() for run, target in zip(runs, targets, strict=True)]

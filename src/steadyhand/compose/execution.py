@@ -1,4 +1,4 @@
-"""A run carried out: every trial that is to be done, into the record."""
+"""Executes a run: runs every pending trial and records it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 class Stops(Protocol):
-    """Says whether somebody wants the run to stop."""
+    """Whether the run should stop."""
 
     @property
     def stopping(self) -> bool: ...
@@ -52,14 +52,14 @@ class Stops(Protocol):
 _LOOK_S = 0.1
 
 Attend = Callable[[Callable[[str], None]], AbstractContextManager[Stops]]
-"""Entered around the trials, in the task that runs them, with a function to tell the user something."""
+"""Entered around the trials, in the task that runs them, with a function that shows a message to the user."""
 
 
 class Execution:
-    """Carries out a run, once. Afterwards it says how that ended.
+    """Executes a run once, and then holds how it ended.
 
-    After an interrupt `interrupted` is set, `broken` when record or recording could no longer be written, and `crashed`
-    when something was raised that nobody expected; the record holds what was finished.
+    `interrupted` is set after an interrupt, `broken` if the record or recording could no longer be written, and
+    `crashed` after an unexpected exception; the record has the finished trials.
     """
 
     def __init__(self, run: Run) -> None:
@@ -76,10 +76,10 @@ class Execution:
         self._workers: Workers | None = None
 
     async def execute(self, observers: Sequence[RunObserver], *, attend: Attend | None = None) -> Path:
-        """Run every trial that is to be done into the record and say where that is.
+        """Run and record every pending trial, and return the path of the record.
 
-        Raises `SetupError` or `StoreError` before anything ran. Signals and the garbage collector are the caller's, who
-        may see to them with `attend`.
+        Raises `SetupError` or `StoreError` before anything runs. The caller is responsible for signals and the garbage
+        collector, and can handle them in `attend`.
         """
         observers = [RedactedProgress(observer, self._run.redactor) for observer in observers]
         tape = Tape(self._run.settings.options, self._run.redactor, add=self._run.record is not None)
@@ -92,7 +92,7 @@ class Execution:
             tape.close()
 
     def health(self) -> RunHealth:
-        """What holds it up right now. May be asked from another thread, at any time."""
+        """What is delaying the run right now. May be called from another thread, at any time."""
         return RunHealth(
             waits=self._gate.waits() if isinstance(self._gate, ProviderGate) else (),
             lag_ms=self._lag_ms(),
@@ -117,7 +117,7 @@ class Execution:
                     builder.prepare(self._run.scenarios)
                 else:
                     builder.prepare_judging(self._run.scenarios)
-                for message in self._run.settings.ignored_configs(self._run.scenarios):
+                for message in self._run.settings.notes(self._run.scenarios):
                     note(message)
                 for message in self._cannot_pass():
                     note(message)
@@ -131,7 +131,8 @@ class Execution:
             finally:
                 if self._workers is not None:
                     await asyncio.shield(self._workers.close())
-                await builder.close()
+                for problem in await builder.close():
+                    note(problem)
                 if self._workers is not None:
                     clean_workspaces()  # of a worker that was killed
 
@@ -156,7 +157,7 @@ class Execution:
         self._workers = opening.result()
 
     def _cannot_pass(self) -> list[str]:
-        """A note for each ceiling that is too low for the test ever to say passed."""
+        """A note for each maximum number of trials that is too low for the test ever to pass."""
         if self._header.until is None:
             return []
         short: dict[str, int] = {}
@@ -170,7 +171,7 @@ class Execution:
         return [f"{message} ({count} scenarios)" if count > 1 else message for message, count in short.items()]
 
     def _prepare_canaries(self, builder: Builder) -> Canaries | None:
-        """Raises `UsageError` when the file is wrong."""
+        """Raises `UsageError` if the file is invalid."""
         file = self._run.settings.options.judge_canaries
         if file is None or self._header.canaries is not None:
             return None
@@ -186,7 +187,7 @@ class Execution:
     async def _record(self, builder: Builder, tape: Tape, observers: Sequence[RunObserver], interrupts: Stops) -> Path:
         writer = self._writer()
         if self._run.record is not None:
-            # Another process may have done some of it before this one had the record to itself.
+            # Another process may have run some of the trials before this one locked the record.
             keys = [each.key for each in self.pending if still_to_do(writer.verdict(each.key))]
             self.pending = PlannedPart(self._run.planned, keys)
         for observer in observers:
@@ -250,10 +251,11 @@ class Execution:
         decisions = self._run.decisions()
 
         crew = self._workers.crew if self._workers is not None else None
+        resumed = self._run.record is not None
 
         def keep(trial: TrialRecord) -> TrialRecord:
             data = crew.encoded(trial.key) if crew is not None else None
-            if writer.verdict(trial.key) is not None:
+            if resumed and writer.verdict(trial.key) is not None:
                 kept = writer.append(self._with_replaced(trial))
             else:
                 kept = writer.append(trial, data)
@@ -274,7 +276,7 @@ class Execution:
         )
 
     def _executor(self, builder: Builder, interrupts: Stops) -> Executor:
-        """Where trials are carried out: by the workers, or here; run, or taken from the record and judged again."""
+        """The executor: workers or this process; it runs trials, or judges stored ones again."""
         executor: Executor = InProcess(self._performing(builder), places=self._run.settings.concurrency)
         if self._workers is not None:
             executor = self._workers.crew
@@ -302,7 +304,7 @@ class Execution:
         return perform
 
     def _with_replaced(self, trial: TrialRecord) -> TrialRecord:
-        """The trial, with what it takes the place of: that was paid for as well."""
+        """The trial, with the one it replaces, whose cost counts too."""
         assert self._run.record is not None
         before = RunReader.open(self._run.record).trial(trial.key)
         if before is None:
@@ -361,7 +363,7 @@ _MOST_SOURCES = 8 * 1024 * 1024
 
 
 def _sources(scenarios: Sequence[Scenario]) -> dict[str, str]:
-    """The text of the files that the scenarios and their checks were read from, as many as there is room for."""
+    """The text of the files that the scenarios and their checks were read from, up to a size limit."""
     places = {scenario.place.file: None for scenario in scenarios}
     places.update((spec.place.file, None) for scenario in scenarios for spec in evaluation_specs(scenario))
     found: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""Where the trials of a run are to run, when it is not in this process."""
+"""Sets up the workers of a run, for runs outside this process."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ _ACTOR = "steadyhand.compose.ray_actor:RayTrialActor"
 
 
 def check_executor(options: RunOptions, *, objects: bool) -> None:
-    """Raises `SetupError` for what only one process can do. `objects` says that the run was given Python objects."""
+    """Raises `SetupError` for features that need a single process. `objects` is whether the run was given Python
+    objects."""
     if options.engine != "ray" and (options.ray_address is not None or options.ray_env):
         raise SetupError("--ray-address and --ray-env are for --engine ray; add that or leave them out")
     chosen = "--engine ray" if options.engine == "ray" else "--workers"
@@ -38,8 +39,8 @@ def check_executor(options: RunOptions, *, objects: bool) -> None:
         raise SetupError(f"{chosen}: stored trials are judged again in one process; {instead}")
     if objects:
         raise SetupError(
-            f"{chosen}: other processes cannot be given the scenarios, agents or plugins that are objects of this "
-            f"program; name files, such as python:agent.py:answer, or {instead}"
+            f"{chosen}: scenarios, agents and plugins that are Python objects cannot be passed to other processes; "
+            f"name files, such as python:agent.py:answer, or {instead}"
         )
 
 
@@ -59,7 +60,7 @@ class Workers:
 
 
 async def open_workers(run: Run, gate: ProviderGate, note: Callable[[str], None]) -> Workers:
-    """Start them, and wait until trials can run. Raises `SetupError` when they cannot be had."""
+    """Start the workers, and wait until trials can run. Raises `SetupError` if they cannot start."""
     settings = run.settings
     setup = WorkerSetup(
         version=__version__,
@@ -141,7 +142,7 @@ def _named_variables(names: tuple[str, ...], settings: Settings) -> dict[str, st
 
 
 def _secret_files(settings: Settings, root: Path) -> tuple[str, ...]:
-    """Environment files stay here."""
+    """Environment files are not copied."""
     config = settings.config
     files = [settings.options.env_file, config.folder / config.env_file if config.env_file else None]
     found = [file.resolve() for file in files if file is not None]
@@ -149,7 +150,7 @@ def _secret_files(settings: Settings, root: Path) -> tuple[str, ...]:
 
 
 def _for_a_copy(saved: dict[str, Any], root: Path, here: Path) -> dict[str, Any]:
-    """The same for a copy of the folder elsewhere: paths as seen from `here`, and variables of the node alone.
+    """The same for a copy of the folder elsewhere: paths relative to `here`, and only the node's own variables.
 
     Raises `SetupError` for a file that is not in the folder and so is not in the copy either.
     """
@@ -159,8 +160,8 @@ def _for_a_copy(saved: dict[str, Any], root: Path, here: Path) -> dict[str, Any]
         there = Path(path).absolute()
         if not there.resolve().is_relative_to(root):
             raise SetupError(
-                f"--engine ray: {path} is outside {root}, which is what the nodes get a copy of; start the run in a "
-                "folder that holds everything it needs"
+                f"--engine ray: {path} is outside {root}, the folder that is copied to the nodes; start the run in a "
+                "folder that contains everything it needs"
             )
         return os.path.relpath(there.resolve(), here) if Path(path).is_absolute() else path
 

@@ -1,7 +1,7 @@
-"""What makes a trial the trial it is, in short: a resume must not mix two of them in one record.
+"""Digests of everything a trial depends on: a resume must not mix different trials in one record.
 
-Digests of contents and not of places, so that a run can be carried on in a copy of its folder. Keys are never in them:
-another key is the same trial. Neither are limits, retries and time-outs, which are what one mends before a resume.
+Digests cover contents, not locations, so that a run can be resumed in a copy of its folder. They exclude keys, because
+a different key is still the same trial, and limits, retries and timeouts, which users change before a resume.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlsplit
 
-from steadyhand.compose.models import needs_judge
+from steadyhand.compose.models import DEFAULT_KIND, needs_judge
 from steadyhand.compose.scenarios import (
     Rubrics,
     ScenarioRegistries,
@@ -26,6 +26,7 @@ from steadyhand.compose.scenarios import (
 )
 from steadyhand.compose.settings import ModelRef, Settings
 from steadyhand.ports.agent import agent_facts
+from steadyhand.ports.model import model_facts
 from steadyhand.records.run import JUDGE_PART, SCENARIO_PART
 from steadyhand.records.scenario import PluginRef, Scenario
 from steadyhand.redaction import Redactor
@@ -39,19 +40,19 @@ _LENGTH = 12
 
 
 class Sources:
-    """What a file holds, in short. A file that cannot be read has no digest: whoever needs it says why."""
+    """A digest of a file. A file that cannot be read has none; the code that needs the file reports the error."""
 
     def __init__(self) -> None:
         self._digests: dict[Path, str | None] = {}
 
     def digest(self, file: Path) -> str | None:
-        """Of the whole file; of a very large one, of its size, its beginning and its end."""
+        """A digest of the whole file; for a very large one, of its size, beginning and end."""
         if file not in self._digests:
             self._digests[file] = _digest(file)
         return self._digests[file]
 
     def python(self, file: Path) -> str | None:
-        """Of a Python file and of what it imports from beside it, and so on."""
+        """A digest of a Python file and of everything it imports from its own folder, recursively."""
         found = sorted(_with_neighbours(file))
         if not found:
             return None
@@ -59,13 +60,13 @@ class Sources:
         return short([[each.relative_to(folder).as_posix(), self.digest(each)] for each in found])
 
     def module(self, name: str, folder: Path) -> str | None:
-        """The same of a module by its name, found as if from `folder`."""
+        """The same for a module name, resolved from `folder`."""
         file = _file_of(name, folder)
         return None if file is None else self.python(file)
 
 
 def short(value: object) -> str:
-    """A digest of anything made of texts, numbers, lists and dictionaries."""
+    """A digest of a value made of strings, numbers, lists and dictionaries."""
     return hashlib.sha256(repr(value).encode()).hexdigest()[:_LENGTH]
 
 
@@ -122,7 +123,7 @@ def _with_neighbours(file: Path) -> set[Path]:
 
 
 def _imported(tree: ast.Module) -> Iterator[str]:
-    """The names of modules, as far as they are written down; `from a import b` may mean the module `a.b`."""
+    """The names of statically imported modules; `from a import b` may mean the module `a.b`."""
     import ast
 
     for node in ast.walk(tree):
@@ -151,7 +152,7 @@ _CASSETTE = "cassette.jsonl"
 
 
 class Fingerprints:
-    """Of the scenarios of a run."""
+    """Computes the fingerprints of the scenarios of a run."""
 
     def __init__(self, settings: Settings, redactor: Redactor, registries: ScenarioRegistries) -> None:
         self._settings: Settings = settings
@@ -161,14 +162,15 @@ class Fingerprints:
         self._rubrics: Rubrics = Rubrics(settings)
 
     def parts(self, scenario: Scenario) -> dict[str, str]:
-        """By what a person calls it, what it is made of."""
+        """The digests of a scenario's parts, by a readable name."""
         settings = self._settings
         tested = settings.model(scenario) if needs_agent(scenario) else None
         told: dict[str, Any] = {
             "the model": self._model(tested, scenario),
             "the agent": [*self._agent(scenario), self._agent_options(scenario)] if needs_agent(scenario) else None,
             JUDGE_PART: self._judge(scenario),
-            "the model that plays the user": self._user(scenario),
+            "the model that plays the user": self._user_model(scenario),
+            "the simulated user": self._user(scenario),
             "a model that the scenario names": self._named(scenario),
             "a real service": self._real_services(scenario),
             "the rubric": self._rubric(scenario),
@@ -186,22 +188,22 @@ class Fingerprints:
         return {SCENARIO_PART: scenario.digest, **{name: short(what) for name, what in told.items() if what}}
 
     def judge(self, ref: ModelRef, scenario: Scenario) -> str:
-        """Of a judge: the model, where it is asked and with which options."""
+        """A digest of a judge: the model, its address and its options."""
         return short(self._model(ref, scenario))
 
     def judge_settings(self) -> str:
-        """Of how judges are asked: kind, options and votes."""
+        """A digest of how judges are asked: kind, options and votes."""
         config = self._settings.config
         kind = config.judge_kind
         options = config.judges.get(kind, {}) if kind else config.judges
         return short([kind, self._settings.votes, self._clean(options)])
 
     def rubric(self, scenario: Scenario) -> str:
-        """Empty where none is scored."""
+        """Empty if no rubric is scored."""
         return self._rubric(scenario) or ""
 
     def _model(self, ref: ModelRef | None, scenario: Scenario) -> list[Any] | None:
-        """Its name, where it is asked and with which options, or what the file says that it answers from."""
+        """Its name, address and options, or the contents of the file that it answers from."""
         if ref is None:
             return None
         provider, _, name = ref.name.partition("/")
@@ -209,7 +211,7 @@ class Fingerprints:
         options = (
             {key: value for key, value in config.options.items() if key not in _NOT_OF_THE_TRIAL} if config else {}
         )
-        base_url = options.pop("base_url", None) or self._base_url(provider, name)
+        base_url = options.pop("base_url", None) or self._base_url(provider, name, scenario)
         return [
             ref.name,
             self._address(str(base_url)) if base_url else "",
@@ -219,12 +221,15 @@ class Fingerprints:
             self._replayed(ref.folder / name),
         ]
 
-    def _base_url(self, provider: str, name: str) -> str | None:
-        """The one that a variable gives, such as OPENAI_BASE_URL; behind a bridge the vendor stands in the name."""
-        vendor = name.partition(":")[0] if ":" in name else provider
-        if provider in self._settings.config.providers and not self._registries.base.has("models", provider):
+    def _base_url(self, provider: str, name: str, scenario: Scenario) -> str | None:
+        """The base URL from a variable: the one that the provider declares or, with a bridge, the one of the vendor in
+        the name, such as OPENAI_BASE_URL."""
+        registry = self._registries.registry(scenario)
+        if not registry.has("models", provider):
             return None
-        return self._settings.variables.get(f"{vendor.upper().replace('-', '_')}_BASE_URL")
+        vendor = name.partition(":")[0] if ":" in name else provider
+        variable = model_facts(registry.model(provider)).base_url_variable
+        return self._settings.variables.get(variable or f"{vendor.upper().replace('-', '_')}_BASE_URL")
 
     def _agent(self, scenario: Scenario) -> list[Any]:
         given = self._settings.agent(scenario)
@@ -245,7 +250,7 @@ class Fingerprints:
         return self._clean(sorted((key, value) for key, value in table.items() if key not in _NOT_OF_THE_TRIAL))
 
     def _real_services(self, scenario: Scenario) -> list[Any]:
-        """The files beside the scenario that their command lines name; the lines themselves are the scenario's."""
+        """The files next to the scenario that their command lines name; the command lines are part of the scenario."""
         folder = Path(scenario.place.file).absolute().parent
         return [
             [self._beside(word, folder) for word in _files_in(service.mcp)]
@@ -254,7 +259,7 @@ class Fingerprints:
         ]
 
     def _judge(self, scenario: Scenario) -> list[Any] | None:
-        """The one that was named, where it has something to judge; else it is the model that is tested, or nobody."""
+        """The configured judge, if it has something to judge; else the model under test, or none."""
         judge = self._settings.judge(scenario)
         if judge is None or not (scenario.rubric or needs_judge(scenario, self._registries.registry(scenario))):
             return None
@@ -262,8 +267,15 @@ class Fingerprints:
         options = config.judges.get(config.judge_kind or "", {}) if config.judge_kind else config.judges
         return [self._model(judge, scenario), self._settings.votes, config.judge_kind, self._clean(options)]
 
-    def _user(self, scenario: Scenario) -> list[Any] | None:
+    def _user_model(self, scenario: Scenario) -> list[Any] | None:
         return self._model(self._settings.user_model(scenario), scenario) if needs_user(scenario) else None
+
+    def _user(self, scenario: Scenario) -> list[Any] | None:
+        """Its kind and options, where the configuration sets any."""
+        kind = self._settings.config.user_kind or DEFAULT_KIND
+        options = self._settings.config.users.get(kind, {})
+        is_set = needs_user(scenario) and (options or kind != DEFAULT_KIND)
+        return [kind, self._clean(sorted(options.items()))] if is_set else None
 
     def _named(self, scenario: Scenario) -> list[Any]:
         aliases = self._settings.config.models
@@ -291,7 +303,7 @@ class Fingerprints:
         return [ref.name, self._python(place, folder), self._clean(ref.config)]
 
     def _python(self, place: str, folder: Path) -> str | None:
-        """Of the sources: a file beside the scenario, or a module by its name."""
+        """A digest of the sources: a file next to the scenario, or a module by its name."""
         if place.endswith(".py") or "/" in place:
             return self._first(place, folder)
         beside = folder / f"{place}.py"
@@ -310,14 +322,14 @@ class Fingerprints:
         return None if folder is None else self._sources.digest(folder / _CASSETTE)
 
     def _address(self, url: str) -> list[Any]:
-        """Without a user, a password, and what is called like a key."""
+        """The URL without user, password, and parameters with secret-like names."""
         parts = urlsplit(url)
         place = parts.netloc.rpartition("@")[2]
         query = self._redactor.value(dict(parse_qsl(parts.query, keep_blank_values=True)))
         return [parts.scheme, place, self._clean(parts.path), self._clean(sorted(query.items())), parts.fragment]
 
     def _clean(self, value: Any) -> Any:
-        """Without secrets, and without a trace of how long they were."""
+        """The value without secrets or any hint of their length."""
         return re.sub(r"\*+", "*", repr(self._redactor.value(value)))
 
 
@@ -327,13 +339,13 @@ def total(parts: dict[str, str]) -> str:
 
 
 def differences(before: dict[str, str], now: dict[str, str]) -> list[str]:
-    """What changed, in words."""
+    """A description of what changed."""
     names = dict.fromkeys([*before, *now])
     return [f"{name} has changed" for name in names if before.get(name) != now.get(name)]
 
 
 def _files_in(line: str) -> list[str]:
-    """The words of a command that are files beside the scenario."""
+    """The words of a command that are files next to the scenario."""
     try:
         words = shlex.split(line)
     except ValueError:

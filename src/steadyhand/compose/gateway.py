@@ -1,4 +1,4 @@
-"""The gateway by itself, for trying out: one trial that lasts until the user ends it, and has no agent of ours."""
+"""The standalone gateway, for trying out agents: one trial that lasts until the user ends it."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ from steadyhand.records.scenario import Scenario
 
 
 class ManualTrial:
-    """What serves somebody who tries the gateway out: a scenario's mocks, and a model."""
+    """What the standalone gateway serves: a scenario's mocks, and a model."""
 
     def __init__(self, file: Path | None, options: RunOptions) -> None:
-        """Raises `UsageError` for a file that is wrong, or a model that cannot be had."""
+        """Raises `UsageError` for an invalid file, or a model that cannot be built."""
         self.scenario: Scenario
         self._registries: ScenarioRegistries
         if file is None:
@@ -66,7 +66,7 @@ class ManualTrial:
 
     @asynccontextmanager
     async def served(self, port: int, sinks: Sequence[EventSink]) -> AsyncGenerator[Addresses]:
-        """Serve until left. Raises `SetupError` when the port is taken."""
+        """Serve until the context is left. Raises `SetupError` if the port is in use."""
         clock = SystemClock()
         registry = self._registries.registry(self.scenario)
         services = self._services.build(self.scenario, registry, seed=0, clock=clock, database=None)

@@ -1,4 +1,4 @@
-"""Matrices -> the scenarios they stand for, some of them chosen with --filter."""
+"""Expands matrices into scenarios, optionally filtered with --filter."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from steadyhand.spec.matrix_axes import show_value
 
 
 def expand_matrices(loaded: Loaded, registries: ScenarioRegistries) -> tuple[list[Scenario], list[Problem]]:
-    """All combinations of all matrices, in order, and everything that is wrong with any and was not known before."""
+    """All combinations of all matrices, in order, and all new problems in them."""
     vocabulary = Vocabulary(EvaluationCatalogue(registries.base), EnvironmentNames(registries.base))
     scenarios: list[Scenario] = []
     problems: list[Problem] = []
@@ -32,7 +32,7 @@ def expand_matrices(loaded: Loaded, registries: ScenarioRegistries) -> tuple[lis
         scenarios.extend(found.scenarios)
         twice = [scenario.id for scenario in found.scenarios if scenario.id in ids]
         if twice:
-            message = f"the combination {twice[0]} is in this run twice; run this matrix by itself"
+            message = f"the combination {twice[0]} is in this run twice; run this matrix separately"
             problems.append(Problem(place=matrix.place, message=message, code="duplicate-id"))
         ids.update(scenario.id for scenario in found.scenarios)
     # A base scenario that is among the files has had its own problems reported.
@@ -40,7 +40,7 @@ def expand_matrices(loaded: Loaded, registries: ScenarioRegistries) -> tuple[lis
 
 
 def _extended(registries: ScenarioRegistries, matrix: str, refs: Sequence[PluginRef], file: str) -> Vocabulary:
-    """What the base scenario may say, with plugins that the matrix may have put there."""
+    """The known types for the base scenario, including plugins that the matrix may add."""
     return registries.vocabulary(refs, file, matrix)
 
 
@@ -63,15 +63,15 @@ def filter_combinations(scenarios: Sequence[Scenario], filters: Sequence[str]) -
 
 
 def _check(text: str, parameter: str, value: str, scenarios: Sequence[Scenario]) -> str:
-    """The value as ids show it; a text that is quoted there may be given without the quotes."""
+    """The value as shown in ids; quoted text may be given without the quotes."""
     varied: dict[str, dict[str, None]] = {}
     for scenario in scenarios:
         for name, shown in chosen_settings(scenario).items():
             varied.setdefault(name, {})[shown] = None
     if not varied:
-        raise SetupError("--filter chooses combinations of a matrix, and there is none among the files")
+        raise SetupError("--filter selects combinations of a matrix, but no matrix was given")
     if parameter not in varied:
-        raise SetupError(f"--filter {text!r}: no matrix varies {parameter!r}; varied are {', '.join(varied)}")
+        raise SetupError(f"--filter {text!r}: no matrix varies {parameter!r}; varied parameters: {', '.join(varied)}")
     for shown in (value, show_value(value)):
         if shown in varied[parameter]:
             return shown
@@ -86,7 +86,7 @@ def _matches(scenario: Scenario, wanted: dict[str, set[str]]) -> bool:
 
 
 def run_matrices(scenarios: Sequence[Scenario]) -> tuple[RunMatrix, ...]:
-    """What the header of a run says of the matrices that its scenarios come from."""
+    """The run header's data about the matrices that its scenarios come from."""
     by_matrix: dict[tuple[str, str], list[Scenario]] = {}
     for scenario in scenarios:
         if scenario.cell is not None:
@@ -116,7 +116,7 @@ def _run_matrix(name: str, file: str, scenarios: Sequence[Scenario]) -> RunMatri
 
 
 def check_names(scenarios: Sequence[Scenario], settings: Settings, registries: ScenarioRegistries) -> list[Problem]:
-    """A problem at its place for every name that leads to no provider or no kind of agent."""
+    """A located problem for every name that is not a known provider or kind of agent."""
     problems: dict[Problem, None] = {}
     seen: set[tuple[str, str, str]] = set()
     for scenario in scenarios:
@@ -151,25 +151,25 @@ def _check_name(setting: MatrixSetting, scenario: Scenario, settings: Settings, 
 
 
 def check_options(scenarios: Sequence[Scenario], options: RunOptions) -> None:
-    """Raises `SetupError` for an option that a matrix leaves without effect, or that leaves an axis without one."""
+    """Raises `SetupError` for an option that a matrix overrides, or that overrides an axis."""
     for option in ("model", "agent", "judge"):
         given = getattr(options, option) is not None or getattr(options, f"{option}s", ())
         if given and all(option in scenario.overrides for scenario in scenarios):
             raise SetupError(
-                f"--{option} changes nothing here: every combination sets {option} itself; "
+                f"--{option} has no effect here: every combination sets {option} itself; "
                 f"choose among them with --filter {option}=..."
             )
     for scenario in scenarios:
         for setting in scenario.cell.settings if scenario.cell else ():
             for option in _undoing(setting.parameter, options):
                 raise SetupError(
-                    f"{option} would make all values of {setting.parameter!r}, which {setting.place} varies, the same; "
+                    f"{option} would override {setting.parameter!r}, which {setting.place} varies; "
                     "leave out one of the two"
                 )
 
 
 def _undoing(parameter: str, options: RunOptions) -> Iterator[str]:
-    """The options given that go before a field of the scenario."""
+    """The given options that override a field of the scenario."""
     if parameter == CHARACTER_MODEL and (options.model is not None or options.models):
         yield "--model"
     if parameter == "environment.type" and options.environment is not None:

@@ -1,4 +1,4 @@
-"""Chat models by name, each built once for a run; who judges its trials, and what must be said about that."""
+"""Chat models by name, each built once per run; the judges of its trials, and warnings about them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from steadyhand.engine.model_call import OpenGate
 from steadyhand.errors import SetupError, StoreError
 from steadyhand.judging.vendor import same_vendor, vendor_of
 from steadyhand.plugins.plugin import JudgeSettings, ModelSettings
-from steadyhand.plugins.registry import Registry
+from steadyhand.plugins.registry import Registry, build_part
 from steadyhand.ports.agent import Judge, agent_facts
 from steadyhand.ports.evaluator import needs_judge as declares_judge
 from steadyhand.ports.model import ChatModel, ModelFacts, model_facts
@@ -33,7 +33,7 @@ class Tape:
     """Wraps or replaces models, as `--record` and `--replay` say; without them it does neither."""
 
     def __init__(self, options: RunOptions, redactor: Redactor, *, add: bool = False) -> None:
-        """With `add` an existing recording is carried on. Raises `SetupError` when it cannot be made or read."""
+        """With `add`, an existing recording is continued. Raises `SetupError` if it cannot be created or read."""
         if options.record is not None and options.replay is not None:
             raise SetupError("--record and --replay cannot be used together; give one of them")
         self._recording: Recording | None = None
@@ -51,7 +51,7 @@ class Tape:
 
     @property
     def broken(self) -> StoreError | None:
-        """Why nothing more can be recorded; None while all is well."""
+        """Why nothing more can be recorded; None if there is no problem."""
         return None if self._recording is None else self._recording.broken()
 
     def close(self) -> None:
@@ -82,23 +82,34 @@ class Models:
                 timeout_s=timeout_s,
                 options=config.providers[provider].options if provider in config.providers else {},
             )
-            self._built[key] = self._tape.model(ref.name, lambda: factory(settings))
+            self._built[key] = self._tape.model(ref.name, lambda: build_part(factory, settings, f"model {ref.name}"))
         return self._built[key]
 
-    def chooser(self, default: ModelRef, scenario: Scenario, *, fixed: bool) -> Callable[[str | None], ChatModel]:
-        """From a scenario's `model_type` to a model: an alias of the configuration, a full name, or the default.
+    def chooser(
+        self, default: ModelRef | None, scenario: Scenario, *, fixed: bool
+    ) -> Callable[[str | None], ChatModel]:
+        """Resolves a scenario's `model_type` to a model: an alias from the configuration, a full name, or the default.
 
-        `fixed` is for a model that the command line names, which wins over what a scenario asks for.
+        `fixed` is for a model from the command line, which overrides the scenario. Without a default
+        there is none to be had.
         """
 
         def choose(model_type: str | None) -> ChatModel:
+            if default is None:
+                raise SetupError("there is no model to ask: name one with --model, or in steadyhand.toml")
             return self.get(default if fixed else self._settings.of_type(model_type, default, scenario), scenario)
 
         return choose
 
-    async def close(self) -> None:
+    async def close(self) -> list[str]:
+        """Close them all, and tell which could not be."""
+        problems: list[str] = []
         for model in self._built.values():
-            await model.close()
+            try:
+                await model.close()
+            except Exception as error:  # noqa: BLE001 - the run is over: its results must not be lost
+                problems.append(f"model {model.name} could not be closed: {type(error).__name__}: {error}")
+        return problems
 
     @property
     def names(self) -> list[str]:
@@ -111,14 +122,14 @@ def providers_of(
 ) -> dict[str, ModelFacts]:
     """Every provider that the scenarios' models, judges and users come from, with what it declares.
 
-    Raises `SetupError` for one that nobody knows, unless a plugin that was not loaded may know it.
+    Raises `SetupError` for an unknown one, unless a plugin that was not loaded may provide it.
     """
     found: dict[str, ModelFacts] = {}
     for scenario in scenarios:
         refs = [settings.judge(scenario), settings.user_model(scenario) if needs_user(scenario) else None]
         refs.append(settings.model(scenario) if needs_agent(scenario) else None)
         for name in model_types(scenario):
-            with suppress(SetupError):  # one that stands for nothing is its check's to report
+            with suppress(SetupError):  # its check reports an alias that cannot be resolved
                 refs.append(settings.of_type(name, ModelRef(name=name, folder=Path()), scenario))
         for ref in refs:
             provider = ref.name.partition("/")[0] if ref is not None and "/" in ref.name else None
@@ -137,9 +148,9 @@ def _is_known(provider: str, settings: Settings, registry: Registry) -> bool:
 def build_gate(
     providers: Mapping[str, ModelFacts], settings: Settings, note: Callable[[str], None], *, spaced: bool = True
 ) -> ProviderGate | OpenGate:
-    """A replay asks nobody, whatever the names of its models: nothing is limited, and no outage waited out.
+    """A replay calls no provider, whatever its models' names, so there are no limits or outages.
 
-    Starts are not `spaced` where the calls are made in other processes, each of which spaces its own.
+    Starts are not `spaced` if calls are made in other processes, which space their own.
     """
     if settings.options.replay is not None:
         return OpenGate()
@@ -156,7 +167,7 @@ def build_gate(
 
 
 def free_of_limits(providers: Mapping[str, ModelFacts], settings: Settings) -> tuple[str, ...]:
-    """The providers whose calls need no leave of the run: they use no network, and nobody limits them."""
+    """The providers whose calls need no permit, because they use no network and have no limits."""
     configured = settings.config.providers
     return tuple(
         sorted(
@@ -193,33 +204,32 @@ class Judges:
         self._built: dict[tuple[ModelRef, str | None, bool, int, Path], Judge] = {}
 
     def get(self, scenario: Scenario) -> Judge | None:
-        """The judge that was named, else the model under test, else None. Raises `SetupError`."""
+        """The configured judge, else the model under test, else None. Raises `SetupError`."""
         tested = self._settings.model(scenario)
         ref = self._settings.judge(scenario) or tested
         if ref is None:
             return None
         votes = self._settings.votes
         fixed = self._fixed(scenario)
-        # With the folder of the scenario: what a `model_type` stands for is looked up from there.
+        # With the folder of the scenario, because a `model_type` is resolved relative to it.
         key = (ref, tested.name if tested else None, fixed, votes, Path(scenario.place.file).absolute().parent)
         if key not in self._built:
             config = self._settings.config
             kind = config.judge_kind or DEFAULT_KIND
             factory = self._registries.registry(scenario).judge(kind)
             name = self._models.get(ref, scenario).name  # of a recording, that of the model it was made with
-            self._built[key] = factory(
-                JudgeSettings(
-                    choose=self._models.chooser(ref, scenario, fixed=fixed),
-                    name=name,
-                    tested=tested and (name if tested.name == ref.name else tested.name),
-                    votes=votes,
-                    options=config.judges.get(kind, {}),
-                )
+            settings = JudgeSettings(
+                choose=self._models.chooser(ref, scenario, fixed=fixed),
+                name=name,
+                tested=tested and (name if tested.name == ref.name else tested.name),
+                votes=votes,
+                options=config.judges.get(kind, {}),
             )
+            self._built[key] = build_part(factory, settings, f"judge {kind}")
         return self._built[key]
 
     def of_checks(self, scenario: Scenario) -> list[tuple[EvaluationSpec, ModelRef]]:
-        """The checks that ask a judge, and which. One whose `model_type` stands for nothing asks nobody."""
+        """The checks that ask a judge, and which one. A check whose `model_type` cannot be resolved asks none."""
         default = self._settings.judge(scenario) or self._settings.model(scenario)
         if default is None:
             return []
@@ -235,7 +245,7 @@ class Judges:
         return _has_judged_ending(scenario) or bool(self._judged(scenario))
 
     def warnings(self, scenario: Scenario) -> list[str]:
-        """What a reader of the verdict must know of the judge. Raises `SetupError` with `--strict-judge`."""
+        """Warnings about the judge. Raises `SetupError` with `--strict-judge`."""
         tested = self._settings.model(scenario)
         if tested is None:
             return []
@@ -245,7 +255,7 @@ class Judges:
         return found
 
     def overrides(self, scenario: Scenario) -> list[str]:
-        """Where an option is followed and a `model_type` of the scenario is not."""
+        """Notes where an option overrides a `model_type` of the scenario."""
         judge, user = self._settings.judge(scenario), self._settings.user_model(scenario)
         said: list[str] = []
         if judge is not None and self._fixed(scenario):
@@ -271,7 +281,7 @@ class Judges:
     def _asked(self, scenario: Scenario) -> list[ModelRef]:
         """Every model that judges something of the scenario, a rubric included.
 
-        A `model_type` that stands for nothing judges nothing: its check will say so.
+        A `model_type` that cannot be resolved is left out: its check reports it.
         """
         named = self._settings.judge(scenario)
         default = named or self._settings.model(scenario)
@@ -308,7 +318,7 @@ class Judges:
         return known
 
     def _fixed(self, scenario: Scenario) -> bool:
-        """Whether the judge is one that wins over what a scenario asks for."""
+        """Whether the judge overrides the scenario's own."""
         return self._settings.options.judge is not None or "judge" in scenario.overrides
 
 
@@ -318,7 +328,7 @@ def needs_judge(scenario: Scenario, registry: Registry) -> bool:
 
 
 def asks_judge(spec: EvaluationSpec, registry: Registry) -> bool:
-    """As the check's evaluator declares. Raises `SetupError` when a plugin's declaration breaks."""
+    """As declared by the check's evaluator. Raises `SetupError` if a plugin's declaration raises."""
     evaluator = registry.evaluator(spec.type)
     try:
         return declares_judge(evaluator, evaluator.params.model_validate(spec.params))

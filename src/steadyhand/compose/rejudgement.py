@@ -27,11 +27,11 @@ class Origin:
             row.key for row in self._reader.rows() if row.key not in unreadable
         )
         self.numbers: dict[str, Sequence[int]] = self._reader.planned_numbers()
-        """Of the trials that were planned, by scenario: of a shard not all."""
+        """The planned trials, by scenario; for a shard, only its own."""
 
     @property
     def complete(self) -> bool:
-        """Whether every trial that was planned is there to be judged."""
+        """Whether every planned trial is available to be judged."""
         return self._reader.finished and not self._reader.unreadable()
 
     @property
@@ -39,7 +39,7 @@ class Origin:
         return self._reader.header.seed
 
     def scenarios(self, loaded: Sequence[Scenario], options: RunOptions) -> list[Scenario]:
-        """Those of the run, as they are now, in its order and with its number of trials.
+        """The current versions of the run's scenarios, in its order and with its number of trials.
 
         Raises `SetupError` when one is no longer in the files.
         """
@@ -55,7 +55,7 @@ class Origin:
         return found
 
     def stored(self, planned: Iterable[PlannedTrial]) -> list[PlannedTrial]:
-        """Those that the run has a record of."""
+        """The trials that the run has recorded."""
         return [each for each in planned if each.key in self._stored]
 
     def trial(self, key: TrialKey) -> TrialRecord:
@@ -69,8 +69,8 @@ class Origin:
 def rejudge_options(record: Path, here: Settings) -> tuple[Selection, RunOptions]:
     """What to load and how, to judge the trials of a record again.
 
-    What the options of whoever is `here` name wins; the rest is as the run was started, without what only concerns
-    running agents. Raises `SetupError` for a run whose scenarios cannot be found again, or that is not trusted.
+    The current options (`here`) take precedence; the rest is as when the run was started, without options that only
+    concern running agents. Raises `SetupError` for a run whose scenarios cannot be found again, or that is not trusted.
     """
     header = RunReader.open(record).header
     folder, selection, before = restore_options(header.options)
@@ -78,8 +78,8 @@ def rejudge_options(record: Path, here: Settings) -> tuple[Selection, RunOptions
         missing = [path for path in selection.paths if not Path(path).exists() and not any(Path().glob(path))]
         if missing:
             raise SetupError(
-                f"run {header.id} was started in {folder}, and its scenarios are named from there; {missing[0]} is not "
-                "here: change to that folder or to a copy of it"
+                f"run {header.id} was started in {folder}, and its paths are relative to that folder; {missing[0]} was "
+                "not found here: change to that folder or to a copy of it"
             )
     given, defaults = here.options, RunOptions()
     named = {
@@ -98,6 +98,10 @@ def rejudge_options(record: Path, here: Settings) -> tuple[Selection, RunOptions
         only=(),
         failed_of=None,
         shard=None,
+        workers=None,
+        engine=None,
+        ray_address=None,
+        ray_env=(),
         trust=False,
         seed=header.seed,
         rejudge=record.absolute(),

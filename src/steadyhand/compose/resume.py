@@ -1,4 +1,4 @@
-"""Carrying on a run from its record: what is still to do, and what is no longer as it was."""
+"""Resumes a run from its record: what is still to do, and what has changed."""
 
 from __future__ import annotations
 
@@ -20,18 +20,17 @@ from steadyhand.version import __version__
 
 
 class Resumed(NamedTuple):
-    """`run.pending` is what is missing or was in error; `changes` says what is no longer as it was."""
+    """`run.pending` are the trials that are missing or were in error; `changes` lists what has changed."""
 
     run: Run
     changes: list[str]
 
 
 def resume_run(record: Path, here: Settings, **where: Any) -> Resumed:
-    """`here` are the settings of whoever resumes: they say what the project is, and whether to trust what is outside.
+    """`here` are the current settings: they define the project, and whether to trust files outside it. `where` are
+    options on where and how many trials run at once; those that are None keep their old values.
 
-    `where` are options that say where and how many trials run; those that are None stay as they were.
-
-    Raises `UsageError` when the run cannot be made again from its record, `StoreError` when that cannot be read.
+    Raises `UsageError` if the run cannot be rebuilt from its record, and `StoreError` if that cannot be read.
     """
     reader = RunReader.open(record)
     folder, selection, options = restore_options(reader.header.options)
@@ -51,14 +50,14 @@ def resume_run(record: Path, here: Settings, **where: Any) -> Resumed:
         if folder == Path.cwd():
             raise
         raise SetupError(
-            f"the run was started in {folder}; resume it there or in a copy of that folder, since its files are named "
-            f"from there. Here: {error}"
+            f"the run was started in {folder}; resume it there or in a copy of that folder, since its paths are "
+            f"relative to it. Here: {error}"
         ) from error
     planned = run.planned
     changes = _version(reader.header) + _changes(reader, set(planned.per_scenario()), prints)
     missing = reader.to_do()
     gone = dict.fromkeys(key.scenario_id for key in missing if not planned.has(key) and key.scenario_id in prints)
-    changes += [f"{scenario_id}: it has fewer trials than before" for scenario_id in gone]
+    changes += [f"{scenario_id}: fewer trials than before" for scenario_id in gone]
     decisions = run.decisions()
     wanted = [key for key in missing if planned.has(key) and (decisions is None or decisions.wants(key))]
     run.pending = run.doable(PlannedPart(planned, wanted))
@@ -66,16 +65,16 @@ def resume_run(record: Path, here: Settings, **where: Any) -> Resumed:
 
 
 def refuse_redacted(agent: str | None) -> None:
-    """Raises `SetupError` for an agent that cannot be had again from the record."""
+    """Raises `SetupError` for an agent that cannot be restored from the record."""
     if agent is not None and MASK * SHORTEST in agent:
         raise SetupError(
             "the agent was given a secret on its command line or in its URL, and records keep no secrets: start a new "
-            "run, and put the secret into a variable, as in --agent 'command:TOKEN=$TOKEN ./agent'"
+            "run, and put the secret in a variable, as in --agent 'command:TOKEN=$TOKEN ./agent'"
         )
 
 
 def _changes(reader: RunReader, loaded: set[str], prints: dict[str, dict[str, str]]) -> list[str]:
-    """What is no longer as it was, scenario by scenario."""
+    """What has changed, scenario by scenario."""
     found: dict[str, None] = {}
     for scenario_id, digest in reader.planned_digests().items():
         if scenario_id not in loaded:
@@ -88,7 +87,7 @@ def _changes(reader: RunReader, loaded: set[str], prints: dict[str, dict[str, st
 
 
 def _version(header: RunHeader) -> list[str]:
-    """Checks and prompts are part of Steadyhand, and may be others in another version."""
+    """Checks and prompts are part of Steadyhand, and may differ in another version."""
     if header.steadyhand_version == __version__:
         return []
-    return [f"Steadyhand has changed: the run was started with {header.steadyhand_version}, this is {__version__}"]
+    return [f"Steadyhand was updated: the run was started with {header.steadyhand_version}, this is {__version__}"]

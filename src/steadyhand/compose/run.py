@@ -1,4 +1,4 @@
-"""A run made ready: loaded, checked and planned; from the start, or from where it was cut short."""
+"""Prepares a run: loads, checks and plans it, as a new run or as a resumed one."""
 
 from __future__ import annotations
 
@@ -53,24 +53,8 @@ from steadyhand.store.schema import still_to_do
 from steadyhand.version import __version__
 
 
-def clean_workspaces() -> Path:
-    """The user's own folder for workspaces, rid of what runs that were killed have left there.
-
-    It is a temporary folder and not one beside the scenarios, so that an agent's `..` does not lead to the answers.
-    Raises `SetupError` when the folder belongs to somebody else.
-    """
-    root = Path(tempfile.gettempdir()) / f"steadyhand-{os.getuid()}"
-    root.mkdir(mode=0o700, exist_ok=True)
-    if root.is_symlink() or root.stat().st_uid != os.getuid():
-        raise SetupError(f"{root} belongs to another user; set TMPDIR to a folder of your own")
-    workspaces = root / "workspaces"
-    workspaces.mkdir(mode=0o700, exist_ok=True)
-    sweep_workspaces(workspaces)
-    return workspaces
-
-
 class Run:
-    """A run that is loaded, checked and ready to go. `pending` is what it will do of what is `planned`."""
+    """A run that is loaded, checked and ready to execute. `pending` are the `planned` trials that it will run."""
 
     def __init__(
         self,
@@ -81,10 +65,9 @@ class Run:
         given: Given = NOTHING_GIVEN,
         checking: bool = False,
     ) -> None:
-        """`begun` is the header and the record of a run to carry on, `given` what there is besides files.
-
-        When `checking`, it is a plan to look at: nothing that a scenario names is imported or called, and it must
-        not be carried out. Raises `UsageError` for anything that would stop the run from starting.
+        """`begun` is the header and the record of a run to resume, `given` are inputs other than files. With
+        `checking`, it is a plan for inspection only: nothing that a scenario names is imported or called, and it must
+        not be executed. Raises `UsageError` for anything that would prevent the run from starting.
         """
         self.settings: Settings = Settings(options)
         self.crewed: bool = self.settings.workers > 1 or options.engine == "ray"
@@ -105,7 +88,7 @@ class Run:
             self.unsharded = only_scenarios(self.scenarios, options)
             self.scenarios, numbers = shard_scenarios(self.unsharded, self.settings)
         self.needs_trust: str | None = None
-        """What the run would do only with --trust, in words; None when there is nothing, or it was given."""
+        """A description of what needs --trust; None if there is nothing, or --trust was given."""
         self._check_scenarios(options, checking=checking)
         self._providers = providers_of(self.scenarios, self.settings, self._registries)
         header, self.record = begun if begun is not None else (None, None)
@@ -130,7 +113,7 @@ class Run:
 
     def _check_scenarios(self, options: RunOptions, *, checking: bool) -> None:
         rubrics = Rubrics(self.settings)
-        with suppress(SetupError) if checking else nullcontext():  # what cannot be set up is the run's to say
+        with suppress(SetupError) if checking else nullcontext():  # the run itself reports what cannot be set up
             self.needs_trust = self._needs_trust(rubrics)
         if self.needs_trust is not None and not checking:
             raise SetupError(self.needs_trust)
@@ -139,7 +122,7 @@ class Run:
             raise FileError(problems)
 
     def doable(self, planned: Sequence[PlannedTrial]) -> Sequence[PlannedTrial]:
-        """Those that can be carried out: all, or those that the run to be judged again has a record of."""
+        """The trials that can be executed: all, or those that are recorded in the run to be rejudged."""
         return planned if self.origin is None else self.origin.stored(planned)
 
     def _check_matrices(self, options: RunOptions) -> None:
@@ -206,14 +189,14 @@ class Run:
         return needs_network(self.scenarios, self._providers, self.settings, self._registries)
 
     def asks_judge(self, scenario: Scenario, check: EvaluationSpec) -> bool:
-        """Of a check that only a plugin that was not loaded knows, it may."""
+        """True for a check that only an unloaded plugin could define."""
         registry = self._registries.registry(scenario)
         if not registry.has("evaluators", check.type) and self._registries.unloaded(scenario):
             return True
         return asks_judge(check, registry)
 
     def free_of_limits(self) -> tuple[str, ...]:
-        """The providers whose calls need no leave of the run."""
+        """The providers whose calls need no permit."""
         return free_of_limits(self._providers, self.settings)
 
     def gate(self, note: Callable[[str], None], *, spaced: bool = True) -> ProviderGate | OpenGate:
@@ -235,15 +218,15 @@ class Run:
         return Builder(parts)
 
     def fingerprints(self) -> dict[str, dict[str, str]]:
-        """By scenario, what its trials are made of."""
+        """The fingerprint of each scenario's trials."""
         made = Fingerprints(self.settings, self.redactor, self._registries)
         return {scenario.id: made.parts(scenario) for scenario in self.scenarios}
 
     def decisions(self) -> Decisions | None:
-        """What is still to be decided, with what the record holds; None for a run whose trials all run.
+        """The sequential decisions, based on the record so far; None for a run in which all trials run.
 
-        A decision that stands is kept, errors among its trials or not. Otherwise errors are done again, and so have not
-        entered the test yet.
+        A decision that has been reached is kept, even if some of its trials are errors. Otherwise errors are rerun, and
+        have not entered the test yet.
         """
         if self.header.until is None:
             return None
@@ -269,8 +252,24 @@ class Run:
         return Doubts(self.settings, self.redactor, self._registries).of
 
 
+def clean_workspaces() -> Path:
+    """The user's folder for workspaces, cleaned of what killed runs have left there.
+
+    It is a temporary folder and not next to the scenarios, so that an agent's `..` does not lead to the answers. Raises
+    `SetupError` if the folder belongs to another user.
+    """
+    root = Path(tempfile.gettempdir()) / f"steadyhand-{os.getuid()}"
+    root.mkdir(mode=0o700, exist_ok=True)
+    if root.is_symlink() or root.stat().st_uid != os.getuid():
+        raise SetupError(f"{root} belongs to another user; set TMPDIR to a folder that you own")
+    workspaces = root / "workspaces"
+    workspaces.mkdir(mode=0o700, exist_ok=True)
+    sweep_workspaces(workspaces)
+    return workspaces
+
+
 def rates_of(reader: RunReader) -> list[ScenarioRate]:
-    """In the order of the plan."""
+    """In planned order."""
     planned = reader.planned_per_scenario()
     until = None
     if reader.header.until is not None:
@@ -285,7 +284,7 @@ def rates_of(reader: RunReader) -> list[ScenarioRate]:
 
 
 def quick_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """uvloop, for calls that are timed; None where it is not installed."""
+    """uvloop, for timed calls; None if it is not installed."""
     try:
         import uvloop
     except ImportError:

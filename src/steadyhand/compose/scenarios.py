@@ -1,4 +1,4 @@
-"""Paths -> scenarios, with every problem of every file."""
+"""Loads scenarios from paths, with all problems in all files."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ class _Found(NamedTuple):
 class ScenarioRegistries:
     """Plugins are found once for all scenarios of a folder that name the same ones.
 
-    When `checking`, nothing that a file names is imported or called. Nor are, at any time, files and modules named by a
-    file from outside the `project`: without them nothing is known of what they bring, and the run is refused later.
+    With `checking`, nothing that a file names is imported or called. Files and modules named by a file from outside the
+    `project` are never imported here; what they provide stays unknown, and the run is refused later.
     """
 
     def __init__(
@@ -62,22 +62,22 @@ class ScenarioRegistries:
         self._known: dict[tuple[Path, bytes, bool], _Found] = {}
 
     def registry(self, scenario: Scenario) -> Registry:
-        """Raises `SetupError` for a plugin that cannot be had."""
+        """Raises `SetupError` for a plugin that is not found."""
         return self._resolved(scenario.plugins, *files_of(scenario)).registry
 
     def warnings(self, scenario: Scenario) -> tuple[str, ...]:
         return self._resolved(scenario.plugins, *files_of(scenario)).warnings
 
     def missing(self, scenario: Scenario) -> tuple[str, ...]:
-        """The plugins that it names and nobody has."""
+        """The plugins that it names and that are not installed."""
         return self._resolved(scenario.plugins, *files_of(scenario)).missing
 
     def unloaded(self, scenario: Scenario) -> tuple[str, ...]:
-        """The plugins that it names and that were not loaded, since nothing of them may be executed."""
+        """The plugins that it names and that were not loaded, because their code must not be executed."""
         return self._resolved(scenario.plugins, *files_of(scenario)).unloaded
 
     def vocabulary(self, refs: Sequence[PluginRef], file: str, *also: str) -> Vocabulary:
-        """What a file that names these plugins may say; `also` is the matrix that may have put the names there."""
+        """The known types for a file that names these plugins; `also` is the matrix that may have added the names."""
         found = self._resolved(refs, file, *also)
         return Vocabulary(EvaluationCatalogue(found.registry), EnvironmentNames(found.registry), found.unloaded)
 
@@ -113,8 +113,8 @@ class ScenarioRegistries:
 
 
 class Given(NamedTuple):
-    """What a caller in Python hands over as objects: `data` in the shape of a scenario file, scenarios, and plugins
-    for all of them."""
+    """What a Python caller passes as objects: `data` with the structure of a scenario file, scenarios, and plugins for
+    all of them."""
 
     data: tuple[Mapping[str, Any], ...] = ()
     scenarios: tuple[Scenario, ...] = ()
@@ -122,13 +122,58 @@ class Given(NamedTuple):
 
 
 NOTHING_GIVEN = Given()
+
+
+def build_registry() -> Registry:
+    """Only the built-in parts."""
+    return Registry([builtin_plugin()])
+
+
+def open_registries(settings: Settings, given: Given = NOTHING_GIVEN, *, checking: bool = False) -> ScenarioRegistries:
+    """The built-in parts, those of `--plugin`, of the configuration's `plugins` and of `given`, and what is installed.
+
+    When `checking`, nothing that a scenario names will be imported or called.
+
+    Raises `SetupError` for a plugin that is not found, `FileError` for options that no part takes.
+    """
+    installed = InstalledPlugins()
+    base = Registry([builtin_plugin()], functools.cache(lambda: _installed_plugins(installed)))
+    config, live = settings.config, settings.options.live
+    if config.plugins or settings.options.plugins:
+        from steadyhand.plugins.resolve import resolve_plugins
+
+        place = Place(file="--plugin")
+        named = [PluginRef(name=name, place=place) for name in settings.options.plugins]
+        for refs, folder in ((config_plugins(config), config.folder), (named, Path.cwd())):
+            base = base.extended(resolve_plugins(refs, folder=folder, live=live, installed=installed).plugins)
+    if given.plugins:
+        base = base.extended(given.plugins)
+    check_parts(config, base)
+    return ScenarioRegistries(base, live=live, installed=installed, project=settings.project, checking=checking)
+
+
+def config_plugins(config: Config) -> list[PluginRef]:
+    place = Place(file=str(config.file))
+    return [
+        PluginRef(name=each.name, place=place, version=each.version, enabled=each.enabled, config=each.config)
+        for each in config.plugins
+    ]
+
+
+def _installed_plugins(installed: InstalledPlugins) -> list[Plugin]:
+    if not installed.names():
+        return []
+    from steadyhand.plugins.resolve import installed_plugins
+
+    return installed_plugins(installed)
+
+
 LIBRARY = SHIPPED / "scenarios"
 
 
 def load_files(paths: Sequence[str], registries: ScenarioRegistries, given: Given = NOTHING_GIVEN) -> Loaded:
-    """Everything the paths name, and what is given as data. `@clinical` is the library that ships with Steadyhand.
-
-    Problems are in the answer.
+    """Load everything the paths name, and what is given as data. `@clinical` is a library that ships with Steadyhand.
+    Problems are part of the result.
     """
     base = registries.base
     return load(
@@ -141,13 +186,13 @@ def load_files(paths: Sequence[str], registries: ScenarioRegistries, given: Give
 
 
 def library_path(path: str) -> str:
-    """Raises `SetupError` for a library that does not ship."""
+    """Raises `SetupError` for an unknown library."""
     if not path.startswith("@"):
         return path
     folder = LIBRARY / path[1:]
     known = sorted(entry.name for entry in LIBRARY.iterdir() if entry.is_dir())
     if folder.parent != LIBRARY or folder.name not in known:
-        raise SetupError(f"no library {path!r}; there are {', '.join(f'@{name}' for name in known)}")
+        raise SetupError(f"unknown library {path!r}; available: {', '.join(f'@{name}' for name in known)}")
     return str(folder)
 
 
@@ -159,7 +204,7 @@ def load_scenarios(
     models: Sequence[str] = (),
     agents: Sequence[str] = (),
 ) -> list[Scenario]:
-    """The chosen scenarios, one for each target if there are several `models` or `agents`.
+    """The selected scenarios, one for each target if there are several `models` or `agents`.
 
     Raises `FileError` with every error of every file, `SetupError` when none is left.
     """
@@ -197,17 +242,17 @@ def _with_ids(scenarios: Sequence[Scenario], ids: Sequence[str]) -> list[Scenari
 
 
 def _refuse_same_ids(scenarios: Sequence[Scenario]) -> None:
-    """Raises `FileError`. Files were compared with one another when they were loaded."""
+    """Raises `FileError`. Duplicates among files were found when they were loaded."""
     first: dict[str, Scenario] = {}
     for scenario in scenarios:
         earlier = first.setdefault(scenario.id, scenario)
         if earlier is not scenario:
-            message = f"id `{scenario.id}` is already used at {earlier.place}; ids are unique over all of a run"
+            message = f"id `{scenario.id}` is already used at {earlier.place}; ids must be unique within a run"
             raise FileError([Problem(place=scenario.place, message=message, code="duplicate-id")])
 
 
 def combinations_of(loaded: Loaded, registries: ScenarioRegistries) -> tuple[list[Scenario], list[Problem]]:
-    """What the matrices among the files stand for, and what is wrong with them."""
+    """The combinations of the matrices among the files, and their problems."""
     if not loaded.matrices:
         return [], []
     from steadyhand.compose.matrices import expand_matrices
@@ -230,7 +275,7 @@ _ENDINGS = (".yaml", ".yml")
 
 
 class Rubrics:
-    """Each file is looked for and read once."""
+    """Finds and reads each rubric file once."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -249,11 +294,11 @@ class Rubrics:
         return self._read[file]
 
     def file(self, scenario: Scenario) -> Path | None:
-        """Where the scenario's rubric is; None when it names none, or one that is nowhere."""
+        """The path of the scenario's rubric; None if it names none, or one that is not found."""
         return None if scenario.rubric is None else self._find(scenario.rubric, scenario)
 
     def check(self, scenarios: Iterable[Scenario], *, read: bool) -> list[Problem]:
-        """A problem for each rubric that is named and nowhere; with `read`, also those inside the files found."""
+        """A problem for each rubric that is not found; with `read`, also the problems in the files found."""
         problems: dict[Problem, None] = {}
         for scenario in scenarios:
             if scenario.rubric is None:
@@ -283,11 +328,11 @@ class Rubrics:
         folders = _folders(Path(scenario.place.file).absolute().parent, configured)
         known = {file.stem for folder in folders[1:] for ending in _ENDINGS for file in folder.glob(f"*{ending}")}
         near = nearest(name, sorted(known))
-        hint = f"did you mean `{near}`? " if near else ""
+        hint = f"; did you mean `{near}`?" if near else ""
         shipped = ", ".join(sorted(file.stem for file in RUBRICS.glob("*.yaml")))
         message = (
-            f"rubric {name!r} is neither beside the scenario nor in the folder that `rubrics` in steadyhand.toml "
-            f"names, and does not ship with Steadyhand; {hint}(shipped: {shipped})"
+            f"rubric {name!r} not found next to the scenario, in the folder that `rubrics` in steadyhand.toml names, "
+            f"or among those that ship with Steadyhand{hint} (shipped: {shipped})"
         )
         return Problem(place=scenario.rubric_place or scenario.place, message=message, code="unknown-name")
 
@@ -309,55 +354,11 @@ def _read(file: Path) -> Rubric:
     return rubric
 
 
-def build_registry() -> Registry:
-    """The built-in parts alone."""
-    return Registry([builtin_plugin()])
-
-
-def open_registries(settings: Settings, given: Given = NOTHING_GIVEN, *, checking: bool = False) -> ScenarioRegistries:
-    """The built-in parts, those of `--plugin`, of the configuration's `plugins` and of `given`, and what is installed.
-
-    When `checking`, nothing that a scenario names will be imported or called.
-
-    Raises `SetupError` for a plugin that cannot be had, `FileError` for options that no part takes.
-    """
-    installed = InstalledPlugins()
-    base = Registry([builtin_plugin()], functools.cache(lambda: _installed_plugins(installed)))
-    config, live = settings.config, settings.options.live
-    if config.plugins or settings.options.plugins:
-        from steadyhand.plugins.resolve import resolve_plugins
-
-        place = Place(file="--plugin")
-        named = [PluginRef(name=name, place=place) for name in settings.options.plugins]
-        for refs, folder in ((config_plugins(config), config.folder), (named, Path.cwd())):
-            base = base.extended(resolve_plugins(refs, folder=folder, live=live, installed=installed).plugins)
-    if given.plugins:
-        base = base.extended(given.plugins)
-    check_parts(config, base)
-    return ScenarioRegistries(base, live=live, installed=installed, project=settings.project, checking=checking)
-
-
-def config_plugins(config: Config) -> list[PluginRef]:
-    place = Place(file=str(config.file))
-    return [
-        PluginRef(name=each.name, place=place, version=each.version, enabled=each.enabled, config=each.config)
-        for each in config.plugins
-    ]
-
-
-def _installed_plugins(installed: InstalledPlugins) -> list[Plugin]:
-    if not installed.names():
-        return []
-    from steadyhand.plugins.resolve import installed_plugins
-
-    return installed_plugins(installed)
-
-
 def with_safe_ids(scenarios: Sequence[Scenario], redactor: Redactor) -> list[Scenario]:
-    """The same scenarios, blotted out where it is needed and still told apart.
+    """The same scenarios with secrets in their ids masked, and the ids still unique.
 
-    Everything that is recorded of a trial is found again by its id, so the id must be the same before and after secrets
-    are taken out of the record.
+    A trial's record is found by its id, so the id must be the same before and after secrets are removed from the
+    record.
     """
     taken = {scenario.id for scenario in scenarios}
     safe: list[Scenario] = []
@@ -374,7 +375,7 @@ def with_safe_ids(scenarios: Sequence[Scenario], redactor: Redactor) -> list[Sce
 
 
 def needs_agent(scenario: Scenario) -> bool:
-    """Whether any step asks an agent; a scenario of code alone needs none."""
+    """Whether any step uses an agent; a scenario with only code steps needs none."""
     return any(not isinstance(step.task, RunCode) for step in scenario.steps)
 
 
@@ -395,7 +396,7 @@ def target_of(scenario: Scenario, settings: Settings) -> Target:
 
 
 def needs_services(scenario: Scenario, registry: Registry) -> bool:
-    """A plain question to a plain model has no use for them."""
+    """A plain question to a bare model does not need them."""
     return bool(
         scenario.setup.mocks
         or scenario.setup.services

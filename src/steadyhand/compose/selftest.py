@@ -1,4 +1,4 @@
-"""A scenario's checks against its own example answers, with no model at all."""
+"""Tests a scenario's checks against its own example answers, without a model."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ class Defect(Record):
 
 
 class SelfTest(Record):
-    """`answers` is how many were tried."""
+    """`answers` is the number of answers tested."""
 
     answers: int
     defects: tuple[Defect, ...]
     without_examples: tuple[str, ...]
     untested: tuple[EvaluationSpec, ...] = ()
-    """The checks of types that only a plugin that was not loaded knows."""
+    """The checks whose types only an unloaded plugin could define."""
 
 
 async def selftest(scenarios: Sequence[Scenario], registries: ScenarioRegistries) -> SelfTest:
     """Every deterministic check of every scenario against every example of it.
 
-    Where a check could not be tried, nobody can say that a bad answer passes them all.
+    If a check could not be tested, it is unknown whether a bad answer passes all of them.
     """
     answers = 0
     defects: list[Defect] = []

@@ -19,7 +19,8 @@ from steadyhand.runtime.runtime import AgentRuntime
 
 
 class TrialServices:
-    """Builds the runtime of each trial. The JavaScript sandbox is one for the run, made when a mock has a script."""
+    """Builds the runtime of each trial. The JavaScript sandbox is shared by the run, and created when a mock has a
+    script."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -44,13 +45,13 @@ class TrialServices:
         if not scenario.setup.services or scenario.id in self._real:
             return
         settings = self._settings
-        # Keys and variables of the user's go nowhere that a scenario from outside the project chose.
+        # The user's keys and variables are never sent to an address that a scenario from outside the project chose.
         own = settings.project.trusts_scenario(scenario)
         found: dict[str, ProvidedService] = {}
         for service in scenario.setup.services:
             if registry.has("services", service.name):
                 raise SetupError(
-                    f"{service.place}: a plugin provides the service {service.name!r} too; rename this one"
+                    f"{service.place}: a plugin also provides the service {service.name!r}; rename this one"
                 )
             try:
                 found[service.name] = real_service(

@@ -1,11 +1,10 @@
 """Settings of a scenario: command line over scenario over configuration over defaults.
 
-Also what the configuration says of parts: providers under names of one's own, and the options that parts take.
+Also the configuration of parts: custom providers, and the options of parts.
 """
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -32,7 +31,7 @@ from steadyhand.redaction import (
 )
 from steadyhand.spec.config import Project, config_problem, find_config, other_configs, read_config
 from steadyhand.spec.load import show_file
-from steadyhand.spec.validation import FieldPath, Findings, validate
+from steadyhand.spec.validation import FieldPath, Findings, nearest, validate
 
 DEFAULT_OUT = Path(".steadyhand/runs")
 DEFAULT_ENVIRONMENT = "local"
@@ -41,13 +40,13 @@ DEFAULT_RETRIES = 2
 DEFAULT_CONCURRENCY = 8
 ALIASES = ("TEXT_SMALL", "TEXT_LARGE")
 DEFAULT_TYPE = "openai"
-"""The interface that a provider of one's own speaks unless its `type` says otherwise."""
+"""The interface of a custom provider unless its `type` says otherwise."""
 _TABLES: tuple[ExtensionPoint, ...] = ("agents", "environments", "judges", "users")
 _SIMILAR = 0.75
 
 
 def under_test(models: Sequence[str], agents: Sequence[str]) -> dict[str, Any]:
-    """As `RunOptions` says it. Raises `SetupError` for one that is named twice."""
+    """In the form that `RunOptions` uses. Raises `SetupError` for a duplicate."""
     chosen: dict[str, Any] = {}
     for option, names in (("model", models), ("agent", agents)):
         if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
@@ -57,10 +56,10 @@ def under_test(models: Sequence[str], agents: Sequence[str]) -> dict[str, Any]:
 
 
 def save_options(selection: Selection, options: RunOptions, *, objects: bool = False) -> dict[str, Any]:
-    """As plain data for the header of the run, from which `restore_options` makes both again.
+    """Plain data for the header of the run, from which `restore_options` restores both.
 
-    `objects` says that the run was given scenarios or parts as objects, of which a record cannot hold enough. Trust is
-    not kept: a resume asks for it again.
+    `objects` is whether the run was given scenarios or parts as objects, which a record cannot store. Trust is not
+    stored: a resume requires it again.
     """
     options = msgspec.structs.replace(options, trust=False)
     saved: dict[str, Any] = {"folder": Path.cwd(), "selection": selection, "options": options}
@@ -72,12 +71,12 @@ def save_options(selection: Selection, options: RunOptions, *, objects: bool = F
 def restore_options(saved: dict[str, Any]) -> tuple[Path, Selection, RunOptions]:
     """The folder that the run was started in, what it was to run, and how.
 
-    Raises `SetupError` when a run was not saved so that it can be carried on.
+    Raises `SetupError` if the record does not have what a resume needs.
     """
     if saved.get("objects"):
         raise SetupError(
-            "the run was started from Python with scenarios, an agent or plugins that are objects of that program; "
-            "run them there again"
+            "the run was started from Python with scenarios, an agent or plugins that are Python objects; "
+            "run them again from Python"
         )
     try:
         return (
@@ -86,7 +85,9 @@ def restore_options(saved: dict[str, Any]) -> tuple[Path, Selection, RunOptions]
             msgspec.convert(saved["options"], RunOptions, dec_hook=_path),
         )
     except (KeyError, TypeError, msgspec.ValidationError) as error:
-        raise SetupError(f"the run was recorded by a version that did not keep what a resume needs: {error}") from error
+        raise SetupError(
+            f"the run was recorded by a version that did not store what a resume needs: {error}"
+        ) from error
 
 
 def _path(kind: type, value: Any) -> Any:
@@ -101,17 +102,38 @@ class ModelRef(Record):
 
 
 class Settings:
-    """Answers what holds for a scenario. One run has one configuration; it and the environment file are read once."""
+    """The effective settings of each scenario. One run has one configuration; it and the environment file are read
+    once."""
 
     def __init__(self, options: RunOptions) -> None:
-        """Raises `SetupError` when the configuration is missing, `FileError` when it is wrong."""
+        """Raises `SetupError` if the configuration is missing, `FileError` if it is invalid."""
         self.options: RunOptions = options
         self.config: Config = self._read_config()
         self.project: Project = Project(self.config, trust=options.trust)
         self._variables: Mapping[str, str] | None = None
 
-    def ignored_configs(self, scenarios: Iterable[Scenario]) -> list[str]:
-        """A note for each configuration file beside or above a scenario that does not count in this run."""
+    def notes(self, scenarios: Sequence[Scenario]) -> list[str]:
+        """What there is of configuration and does not count in this run."""
+        return [*self._ignored_configs(scenarios), *self._unused_services(scenarios)]
+
+    def _unused_services(self, scenarios: Iterable[Scenario]) -> list[str]:
+        """The tables of services that no scenario has, where one has a service without a table: a name may be
+        misspelt. Which services there are, only scenarios say, and this run may be of some of them."""
+        tables = self.config.services
+        if not tables:
+            return []
+        there = {service.name for scenario in scenarios for service in scenario.setup.services}
+        without = sorted(there - tables.keys())
+        notes: list[str] = []
+        for name in tables.keys() - there if without else ():
+            near = nearest(name, without)
+            hint = f"did you mean {near!r}?" if near else f"without options: {', '.join(without)}"
+            place = config_problem(self.config, ("services", name), "", "unknown-name").place
+            notes.append(f"{place}: no scenario has the service {name!r}, so its options are not used; {hint}")
+        return sorted(notes)
+
+    def _ignored_configs(self, scenarios: Iterable[Scenario]) -> list[str]:
+        """A note for each configuration file next to or above a scenario that is not used in this run."""
         if self.options.ignore_config:
             return []
         here = Path.cwd()
@@ -123,7 +145,7 @@ class Settings:
         ]
 
     def _read_config(self) -> Config:
-        """Raises `SetupError` when the file that was asked for is not there, `FileError` when it is wrong."""
+        """Raises `SetupError` if the requested file does not exist, `FileError` if it is invalid."""
         file = self.options.config
         if file is None:
             return Config(folder=Path.cwd()) if self.options.ignore_config else find_config(Path.cwd())
@@ -172,9 +194,9 @@ class Settings:
         return self.options.agent is None and scenario.agent is not None
 
     def agent_folder(self, scenario: Scenario) -> Path:
-        """Where files and modules of its agent are looked for first: beside the scenario, if that is in the project.
+        """Where files and modules of its agent are searched for first: next to the scenario, if that is in the project.
 
-        Else an agent of the user's own could be replaced by a file of the same name that came with the scenario.
+        Otherwise the user's own agent could be replaced by a file of the same name that came with the scenario.
         """
         if self.project.trusts_scenario(scenario):
             return folder_of(scenario, "agent")
@@ -184,7 +206,7 @@ class Settings:
         return self.options.environment or scenario.environment or self.config.environment or DEFAULT_ENVIRONMENT
 
     def model(self, scenario: Scenario) -> ModelRef | None:
-        """The model under test, aliases resolved; None when nobody names one."""
+        """The model under test, with aliases resolved; None if none is set."""
         if "model" in scenario.overrides:
             return self._resolve(scenario.overrides["model"], folder_of(scenario, "model"))
         asked = (scenario.target and scenario.target.model) or self.options.model
@@ -195,7 +217,7 @@ class Settings:
         return self._configured(self.config.model)
 
     def judge(self, scenario: Scenario) -> ModelRef | None:
-        """The judge that somebody named; None when nobody did."""
+        """The configured judge; None if none is set."""
         if "judge" in scenario.overrides:
             return self._resolve(scenario.overrides["judge"], folder_of(scenario, "judge"))
         return self._role(self.options.judge, self.config.judge)
@@ -209,7 +231,7 @@ class Settings:
         return self._resolve(name, Path(scenario.place.file).absolute().parent)
 
     def of_type(self, model_type: str | None, default: ModelRef, scenario: Scenario) -> ModelRef:
-        """The model that a `model_type` stands for. An alias that no configuration maps stands for the default.
+        """The model for a `model_type`. An alias that is not in the configuration means the default.
 
         Raises `SetupError` for a name without a provider.
         """
@@ -244,11 +266,12 @@ class Settings:
         return self._variables
 
     def redactor(self, scenarios: Iterable[Scenario] = ()) -> Redactor:
-        """Knows every secret of the run."""
+        """The redactor for all secrets of the run."""
         return Redactor(self.secrets(scenarios))
 
     def secrets(self, scenarios: Iterable[Scenario] = ()) -> frozenset[str]:
-        """The environment's, the environment file's, and those that settings and scenarios name or say outright."""
+        """Secrets from the environment and the environment file, and those that settings and scenarios name or
+        contain."""
         named = [provider.api_key_env for provider in self.config.providers.values()]
         named += [table.get("api_key_env") for table in self.config.services.values()]
         found = secrets_of(os.environ)
@@ -275,7 +298,7 @@ class Settings:
         return found
 
     def own_servers(self, providers: Mapping[str, ModelFacts]) -> tuple[str, ...]:
-        """The providers behind a base URL of one's own, for whose models list prices do not hold."""
+        """The providers with a custom base URL, for whose models list prices do not apply."""
         configured = {name for name, provider in self.config.providers.items() if provider.base_url}
         by_variable = {name for name, facts in providers.items() if self.variables.get(facts.base_url_variable)}
         return tuple(sorted(configured | by_variable))
@@ -294,13 +317,14 @@ class Settings:
         if "/" not in name:
             known = f" (aliases here: {', '.join(sorted(aliases))})" if aliases else ""
             raise SetupError(
-                f"model {name!r} names no provider; write it as provider/model, such as openai/{name}{known}"
+                f"model {name!r} has no provider; write it as provider/model, such as openai/{name}{known}"
             )
         return ModelRef(name=name, folder=folder)
 
 
 def folder_of(scenario: Scenario, role: str) -> Path:
-    """What a path in the name of its model, judge or agent is relative to: the folder of the file with the name."""
+    """The folder that a path in the name of its model, judge or agent is relative to: that of the file with the
+    name."""
     by_matrix = scenario.cell is not None and role in scenario.overrides
     file = scenario.cell.file if scenario.cell is not None and by_matrix else scenario.place.file
     return Path(file).absolute().parent
@@ -315,10 +339,7 @@ def _read_env(file: Path) -> dict[str, str]:
 
 
 def provider_part(provider: str, config: Config, registry: Registry) -> ModelFactory:
-    """The factory of a provider: one that a plugin brings, or one that the configuration defines.
-
-    Raises `SetupError` for one that is neither.
-    """
+    """The factory of a provider that a plugin provides or the configuration defines. Raises `SetupError` otherwise."""
     own = config.providers.get(provider)
     if own is not None and _is_own(provider, own, registry):
         return registry.model(own.type or DEFAULT_TYPE)
@@ -334,14 +355,14 @@ def _is_own(provider: str, config: ProviderConfig, registry: Registry) -> bool:
 
 
 def part_options(part: object, table: Mapping[str, Any], flags: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of a part: its table in the configuration, and over that the flags that it has an option for."""
+    """The options of a part: its table in the configuration, overridden by matching flags."""
     shape = options_of(part)
     known = shape.model_fields if shape is not None else {}
     return {**table, **{name: value for name, value in flags.items() if name in known}}
 
 
 def check_parts(config: Config, registry: Registry) -> None:
-    """Check every table of options against the part that it is for, used in this run or not.
+    """Check every table of options against its part, whether or not the run uses it.
 
     Raises `FileError` with every problem, each at its line.
     """
@@ -371,7 +392,7 @@ def _provider_problems(config: Config, registry: Registry) -> Iterator[Problem]:
                 yield config_problem(config, path, problem, "unknown-name")
                 continue
         elif provider.type is not None and provider.type != name:
-            message = f"{name} is a provider of its own and speaks no other one's interface; give this one another name"
+            message = f"{name} is a built-in provider with its own interface; choose another name for yours"
             yield config_problem(config, (*path, "type"), message, "bad-value")
             continue
         factory = provider_part(name, config, registry)
@@ -379,15 +400,15 @@ def _provider_problems(config: Config, registry: Registry) -> Iterator[Problem]:
 
 
 def _own_problem(name: str, provider: ProviderConfig, registry: Registry) -> str | None:
-    """Why a name that no plugin brings cannot be a provider of the user's own."""
+    """Why a name that no plugin provides cannot be a custom provider."""
     names = registry.names("models")
     if provider.type is None and provider.base_url is None:
-        return unknown_part("models", name, names) + "; a provider of your own needs a base_url"
-    near = difflib.get_close_matches(name, names, n=1, cutoff=_SIMILAR)
-    if provider.type is None and near and near[0] not in name:
+        return unknown_part("models", name, names) + "; a custom provider needs a base_url"
+    near = nearest(name, names, likeness=_SIMILAR)
+    if provider.type is None and near is not None and near not in name:
         return (
-            f"unknown model provider {name!r}; did you mean {near[0]!r}? "
-            f'If it is one of your own, say which interface it speaks: type = "{DEFAULT_TYPE}"'
+            f"unknown model provider {name!r}; did you mean {near!r}? "
+            f'If it is a custom provider, set its interface: type = "{DEFAULT_TYPE}"'
         )
     return None
 

@@ -1,7 +1,7 @@
-"""Parts of a run: what did not pass in another one, and shards, which are put together again for the verdict of all.
+"""Partial runs: reruns of what did not pass, and shards, which are merged for the verdict of the whole.
 
 A shard is every nth trial. With `--until decided` it is every nth scenario with all of its trials, because these are
-looked at one after the other.
+evaluated in sequence.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from steadyhand.store.writer import RunWriter
 
 _SHARD = re.compile(r"([1-9][0-9]{0,3})/([1-9][0-9]{0,3})")
 _ANYWHERE = ("shard", "paths", "out", "command", "concurrency", "env_file", "record", "trust")
-"""Options that may differ between shards: they change where and how fast something runs. What the paths lead to is
+"""Options that may differ between shards: they affect where and how fast something runs. The loaded scenarios are
 compared instead of the paths."""
 _OF_THE_WHOLE = ("steadyhand_version", "seed", "pass_rate", "until", "alpha", "prices", "failed_of")
 _NAMED = 3
@@ -42,7 +42,7 @@ _NAMED = 3
 def failed_of_options(record: Path, given: RunOptions, here: Settings) -> tuple[Selection, RunOptions]:
     """What to load and how, to run again every scenario of a record that did not pass, with all of its trials.
 
-    What `given` names wins; the rest is as the run was started. `here` are the settings of whoever runs it again: they
+    Options in `given` take precedence; the rest is as when the run was started. `here` are the current settings: they
     say whether to trust what the record names. Raises `SetupError` when everything passed, or it cannot be run again.
     """
     reader = RunReader.open(record)
@@ -52,7 +52,7 @@ def failed_of_options(record: Path, given: RunOptions, here: Settings) -> tuple[
     folder, selection, before = restore_options(reader.header.options)
     if folder.resolve() != Path.cwd().resolve():
         raise SetupError(
-            f"run {reader.header.id} was started in {folder}, and its files are named from there; go there"
+            f"run {reader.header.id} was started in {folder}, and its paths are relative to that folder; run this there"
         )
     refuse_redacted(before.agent)
     require_trusted_record(record, before, here.project)
@@ -69,13 +69,15 @@ def failed_of_options(record: Path, given: RunOptions, here: Settings) -> tuple[
 
 
 def only_scenarios(loaded: Sequence[Scenario], options: RunOptions) -> list[Scenario]:
-    """Those that the options name. Raises `SetupError` when one is no longer in the files."""
+    """The scenarios that the options name. Raises `SetupError` if one is no longer in the files."""
     if not options.only:
         return list(loaded)
     known = {scenario.id for scenario in loaded}
     if gone := [each for each in options.only if each not in known]:
         more = f" and {len(gone) - _NAMED} more" if len(gone) > _NAMED else ""
-        raise SetupError(f"no longer in the files: {', '.join(gone[:_NAMED])}{more}; put them back or run without")
+        raise SetupError(
+            f"no longer in the files: {', '.join(gone[:_NAMED])}{more}; restore them, or run without --failed-of"
+        )
     wanted = set(options.only)
     return [scenario for scenario in loaded if scenario.id in wanted]
 
@@ -109,7 +111,8 @@ def _read(shard: str) -> tuple[int, int]:
 
 
 def shard_of(whole: Sequence[Scenario], settings: Settings, shard: str, digests: dict[str, str]) -> Shard:
-    """What the header of a shard says of the whole. `digests` are of what the trials of a scenario are made of."""
+    """The data about the whole run in the header of a shard. `digests` are of what the trials of a scenario are made
+    of."""
     return msgspec.structs.replace(
         _shard(whole, settings, shard),
         digests=digests,
@@ -120,14 +123,14 @@ def shard_of(whole: Sequence[Scenario], settings: Settings, shard: str, digests:
 
 
 class Merged(NamedTuple):
-    """The record of the whole, and what it lacks, in words."""
+    """The record of the whole, and a list of what is missing."""
 
     record: Path
     lacking: list[str]
 
 
 def merge_shards(records: Sequence[Path], folder: Path, *, command: tuple[str, ...]) -> Merged:
-    """Put the shards of a run together in a new record. What is missing was planned and not run.
+    """Merge the shards of a run into a new record. Missing trials count as planned but not run.
 
     Raises `SetupError` for runs that are not the shards of one whole, each once.
     """
@@ -158,7 +161,7 @@ def _shards(readers: Sequence[RunReader]) -> dict[int, RunReader]:
     for reader in readers:
         shard = reader.header.shard
         if shard is None:
-            raise SetupError(f"run {reader.header.id} is no shard; merge takes runs that were made with --shard")
+            raise SetupError(f"run {reader.header.id} is not a shard; merge takes runs made with --shard")
         if reader.status == "running":
             raise SetupError(f"run {reader.header.id} is still running; wait for it")
         if (other := found.get(shard.number)) is not None:
@@ -188,7 +191,7 @@ def _check_own(reader: RunReader, shard: Shard) -> None:
 
 
 def _differing(one: RunHeader, other: RunHeader) -> list[str]:
-    """What two headers must agree on and do not."""
+    """What differs between two headers but must not."""
     assert one.shard is not None
     assert other.shard is not None
     found = [
@@ -236,7 +239,7 @@ def _header(readers: Sequence[RunReader], whole: Shard, command: tuple[str, ...]
 
 
 def _canaries(tallies: Sequence[CanaryTally]) -> CanaryTally | None:
-    """Of all shards together."""
+    """The data of all shards combined."""
     if not tallies:
         return None
     total = tallies[0]

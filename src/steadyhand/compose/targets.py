@@ -14,7 +14,7 @@ from steadyhand.spec.matrix_axes import show_value
 def for_each_target(scenarios: Sequence[Scenario], models: Sequence[str], agents: Sequence[str]) -> list[Scenario]:
     """Every scenario once for every combination of the two, named `<id>[agent=...,model=...]`.
 
-    What a matrix sets of a scenario is not varied, and a scenario that asks nobody stays one.
+    Values that a matrix sets are not varied, and a scenario that uses no agent is not duplicated.
     """
     return [each for scenario in scenarios for each in _targets(scenario, models, agents)]
 

@@ -1,7 +1,7 @@
-"""What a scenario from outside the project names that would run on this machine, and whether the user allowed it.
+"""Finds what a scenario from outside the project would run on this machine, and whether the user allowed it.
 
-This is the one place that decides: `named_by` lists what a scenario names; `Project` in `spec/config.py` says what is
-the user's own.
+This is the only place that decides: `named_by` lists what a scenario names; `Project` in `spec/config.py` defines which
+files belong to the user.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from steadyhand.plugins.registry import Registry
 from steadyhand.plugins.resolve import names_code
 from steadyhand.ports.agent import agent_facts
 from steadyhand.ports.evaluator import runs_commands
+from steadyhand.records.base import shorten
 from steadyhand.records.config import RunOptions
 from steadyhand.records.location import Place
 from steadyhand.records.scenario import Converse, RunCode, Scenario, evaluation_specs
@@ -26,7 +27,7 @@ from steadyhand.redaction import Redactor, secrets_in_command
 from steadyhand.spec.config import SHIPPED, Project, files_of, is_below
 
 _SHOWN = 8
-_LONGEST = 80
+_LONGEST = 77
 
 
 class Named(NamedTuple):
@@ -65,8 +66,8 @@ def untrusted(found: Sequence[Named], project: Project) -> str:
 
 
 def require_trusted_record(record: Path, options: RunOptions, project: Project) -> None:
-    """A record holds the command line that is repeated. Raises `SetupError` when one from outside the project
-    chose anything that runs or is read on this machine."""
+    """A record contains the command line that is repeated. Raises `SetupError` if a record from outside the project
+    names anything that would run or be read on this machine."""
     if project.trusts(record):
         return
     agents = [agent for agent in (options.agent, *options.agents) if agent is not None and ":" in agent]
@@ -134,7 +135,8 @@ def _asks_agent(scenario: Scenario) -> bool:
 
 
 def _confined(scenario: Scenario, settings: Settings, registry: Registry) -> bool:
-    """Whether its commands are kept from this machine. Raises `SetupError` when the environment cannot be set up."""
+    """Whether its commands are isolated from this machine. Raises `SetupError` when the environment cannot be set
+    up."""
     type_ = settings.environment(scenario)
     if not registry.has("environments", type_):
         return False
@@ -216,7 +218,8 @@ def _place_of(scenario: Scenario, parameter: str) -> Place:
 
 
 def _own_folders(scenario: Scenario) -> list[Path]:
-    """A file must be in all of them to be the scenario's own: a matrix does not lend it the folder of its base."""
+    """A file must be in all of these folders to belong to the scenario: a matrix does not extend it to the folder of
+    its base."""
     return [Path(os.path.realpath(file)).parent for file in files_of(scenario)]
 
 
@@ -227,4 +230,4 @@ def _leaves(start: Path, name: str, folders: Iterable[Path]) -> bool:
 
 def _short(text: str) -> str:
     line = Redactor(secrets_in_command(text) | secrets_in_command(text.partition(":")[2])).text(" ".join(text.split()))
-    return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 3]}..."
+    return shorten(line, _LONGEST)

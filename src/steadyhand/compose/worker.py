@@ -1,7 +1,7 @@
-"""A worker: runs the trials that the driver of a run gives it, and tells what came of them.
+"""A worker: runs the trials that the driver assigns to it, and reports the results.
 
-It loads what the run loads and builds trials as the driver would. What limits the run is the driver's: model calls ask
-it for leave, and what they spend is told to it.
+It loads the same files as the driver and builds trials in the same way. The driver enforces all limits: model calls
+request permits from it, and their cost is reported to it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _LARGEST = 32 * 2**20
 
 
 class _Spending(SpendingLimit):
-    """Tells the driver, who keeps the budget, what is spent."""
+    """Reports spending to the driver, which enforces the budget."""
 
     def __init__(self, prices: Prices, report: Callable[[ModelCalled], None]) -> None:
         super().__init__(prices)
@@ -102,7 +102,7 @@ class Worker:
             self._begin(self._waiting.popleft())
 
     async def close(self) -> None:
-        """Cancel what is under way, tear it down, and let go of everything. Safe to call twice."""
+        """Cancel running trials, tear them down, and release all resources. Safe to call twice."""
         if self._closing:
             return
         self._closing = True
@@ -126,7 +126,7 @@ class Worker:
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled():
-            task.exception()  # looked at: whatever it was, the driver is told by our end
+            task.exception()  # retrieved only to avoid a warning: our exit tells the driver
         if self._waiting and not self._closing:
             self._begin(self._waiting.popleft())
         elif not self._tasks and self._report is not None:
@@ -147,7 +147,7 @@ class Worker:
         self._soon().done.append((order.number, data))
 
     def _encoded(self, record: TrialRecord) -> bytes:
-        """Without secrets: on another machine, nobody else knows which there are."""
+        """Redacted here, because only this machine knows its own secrets."""
         _, data = written(record, self._run.redactor)
         if len(data) > _LARGEST:
             reason = f"the trial cannot be recorded: {len(data):,} bytes; a worker sends at most {_LARGEST:,}"
@@ -174,14 +174,14 @@ class Worker:
         self._heartbeat = asyncio.get_running_loop().call_later(_HEARTBEAT_S, self._beat)
 
     def _soon(self) -> Report:
-        """The next report, which goes in a few milliseconds: a worker that is busy tells of several trials at once."""
+        """The next report, sent after a few milliseconds, so that a busy worker reports several trials at once."""
         if self._report is None:
             self._report = _blank()
             self._flush_timer = asyncio.get_running_loop().call_later(_GATHER_S, self._flush)
         return self._report
 
     def _at_once(self) -> Report:
-        """The next report, which goes when all that can run now has run."""
+        """The next report, sent when all ready tasks have run."""
         report = self._soon()
         if not self._hurried:
             self._hurried = True
@@ -204,12 +204,14 @@ def _blank() -> Report:
 
 
 def load_run(setup: WorkerSetup) -> Run:
-    """What the driver loaded, from its files or from copies of them.
+    """Load what the driver loaded, from its files or from copies of them.
 
-    Raises `UsageError`, also when the files here make other trials than the driver's.
+    Raises `UsageError`, also if the files here define different trials than the driver's.
     """
     if setup.version != __version__:
-        raise SetupError(f"the driver is Steadyhand {setup.version}, this worker is {__version__}; install the same")
+        raise SetupError(
+            f"the driver is Steadyhand {setup.version}, this worker is {__version__}; install the same version"
+        )
     _, selection, options = restore_options(setup.saved)
     run = Run(selection, msgspec.structs.replace(options, trust=setup.trust))
     if setup.digests:

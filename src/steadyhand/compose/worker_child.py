@@ -36,7 +36,7 @@ _YOUNG = 20_000
 def main(fd: int) -> None:
     die_with_parent()
     code = 0
-    close_to_others(keep=os.environ)  # the block holds no more than an interpreter needs
+    close_to_others(keep=os.environ)  # it contains only what an interpreter needs
     faulthandler.enable(all_threads=False)
     connection = socket.socket(fileno=fd)
     os.environ.update(receive_variables(connection))
@@ -65,7 +65,7 @@ def _first_call(connection: socket.socket) -> tuple[int, WorkerSetup]:
     while data := connection.recv(64 * 1024):
         for frame in frames.feed(data):
             return frame.number, read(frame.payload, WorkerSetup)
-    raise EOFError("the line was closed")
+    raise EOFError("the connection was closed")
 
 
 async def _live(
@@ -76,7 +76,7 @@ async def _live(
 
     async def serve(name: str, payload: msgspec.Raw) -> None:
         if name != "stop":
-            raise MalformedMessage(f"the driver asked for {name}")
+            raise MalformedMessage(f"unexpected request from the driver: {name}")
         await worker.close()
 
     def hear(name: str, payload: msgspec.Raw) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
+from types import CoroutineType
+from typing import Any
 
 from steadyhand.engine.context import RunningTrial
 from steadyhand.engine.limits import AgentTimeout
 from steadyhand.errors import AgentError, LimitExceeded, TrialError
 from steadyhand.ports.agent import Agent, Reply, Turn
-from steadyhand.records.base import rounded_ms
+from steadyhand.records.base import Record, rounded_ms
 from steadyhand.records.chat import Finish, FinishReason, Message, Spoiled, SpoiledBy
 from steadyhand.records.event import Lagged, ModelCalled, Retried, Said
 from steadyhand.records.result import Latency
@@ -19,34 +21,30 @@ from steadyhand.records.scenario import Ask
 _NOT_THE_AGENTS = frozenset((401, 403, 408, 409, 429))
 
 
-class AgentTurn:
+class AgentTurn(Record):
     """What came of a turn: the reply, how it ended, how much of the time was the agent's own, and its model calls."""
 
-    def __init__(
-        self,
-        *,
-        reply: str,
-        duration_ms: float,
-        calls: tuple[ModelCalled, ...],
-        latency: Latency,
-        finish: Finish | None = None,
-    ) -> None:
-        self.reply: str = reply
-        self.duration_ms: float = duration_ms
-        self.calls: tuple[ModelCalled, ...] = calls
-        self.latency: Latency = latency
-        self.finish: Finish | None = finish
+    reply: str
+    duration_ms: float
+    calls: tuple[ModelCalled, ...]
+    latency: Latency
+    finish: Finish | None = None
 
 
-async def ask(
+def ask(
     trial: RunningTrial, messages: tuple[Message, ...], *, number: int, timeout_ms: float | None
-) -> AgentTurn:
+) -> CoroutineType[Any, Any, AgentTurn]:
     """One turn. Raises `AgentError`, `ModelError`, or `LimitExceeded("step_time")`.
 
     A mock or plugin that broke is raised whatever the agent did about it: replied anyway, failed, or ran out of time.
     """
-    if trial.parts.services is None:
-        return await _take_turn(trial, messages, number=number, timeout_ms=timeout_ms)
+    take = _take_turn if trial.parts.services is None else _take_turn_with_services
+    return take(trial, messages, number=number, timeout_ms=timeout_ms)
+
+
+async def _take_turn_with_services(
+    trial: RunningTrial, messages: tuple[Message, ...], *, number: int, timeout_ms: float | None
+) -> AgentTurn:
     try:
         turn = await _take_turn(trial, messages, number=number, timeout_ms=timeout_ms)
     except TrialError:
@@ -72,7 +70,8 @@ async def _take_turn(
     began = time.perf_counter()
     waited_before = trial.caller.waits.settled_ms
     deadline = None if timeout_ms is None else trial.clock.now() + timeout_ms / 1000.0
-    turn = Turn(messages=messages, number=number, deadline=deadline, cut_after_ms=_cut_after_ms(trial))
+    cut_after_ms = _cut_after_ms(trial) if trial.parts.enforce_deadline else None
+    turn = Turn(messages=messages, number=number, deadline=deadline, cut_after_ms=cut_after_ms)
     limit = None if timeout_ms is None else AgentTimeout(timeout_ms, trial.caller.waits)
     try:
         if limit is None:
@@ -124,6 +123,8 @@ async def _respond(agent: Agent, turn: Turn) -> Reply:
         raise AgentError(f"the agent raised {type(error).__name__}: {error}") from error
     if not isinstance(reply, Reply):  # pyright: ignore[reportUnnecessaryIsInstance] - a third party's agent may not keep to the port
         raise AgentError(f"the agent returned {type(reply).__name__}; expected a Reply")
+    if not isinstance(reply.text, str):  # pyright: ignore[reportUnnecessaryIsInstance] - likewise
+        raise AgentError(f"the agent's Reply has {type(reply.text).__name__} for its text; expected a text")
     return reply
 
 
@@ -139,7 +140,7 @@ def _finish(trial: RunningTrial, calls: Sequence[ModelCalled]) -> Finish | None:
     if calls and calls[-1].relayed and _is_outage(calls[-1]):
         raise AgentError(f"{calls[-1].model}: {calls[-1].error}")
     if (waited_in_vain := _waited_in_vain(calls)) is not None:
-        raise AgentError(f"{waited_in_vain.model}: the agent hung up before anything of the answer had come")
+        raise AgentError(f"{waited_in_vain.model}: the agent hung up before any of the answer arrived")
     if not calls or calls[-1].error is not None:
         return None
     finish = calls[-1].finish
@@ -174,8 +175,11 @@ def _waited_in_vain(calls: Sequence[ModelCalled]) -> ModelCalled | None:
     A model that does not answer is not the agent's failure, and what an agent does without one is no test of it. An
     agent that asks twice and drops the slower answer, or has heard enough of one, was answered.
     """
-    last = max((call for call in calls if call.relayed), key=lambda call: call.at_ms, default=None)
-    if last is None or last.finish is None or last.finish.reason is not FinishReason.HUNG_UP or last.text:
+    relayed = [call for call in calls if call.relayed]
+    if not relayed:
+        return None
+    last = max(relayed, key=lambda call: call.at_ms)
+    if last.finish is None or last.finish.reason is not FinishReason.HUNG_UP or last.text:
         return None
     return None if any(_answered_ms(call) >= last.at_ms for call in calls) else last
 
@@ -188,12 +192,12 @@ def _answered_ms(call: ModelCalled) -> float:
 
 def _cut_after_ms(trial: RunningTrial) -> float | None:
     """The longest critical time among the step's latency budgets. A conversation is never cut off."""
-    if not trial.parts.enforce_deadline or trial.step is None:
+    if trial.step is None:
         return None
     step = trial.scenario.steps[trial.step]
     if not isinstance(step.task, Ask):
         return None
-    return max((budget.critical_ms for budget in trial.budgets(step)), default=None)
+    return max((budget.critical_ms for budget in trial.prepared_step(step).budgets), default=None)
 
 
 def _latency(trial: RunningTrial, calls: tuple[ModelCalled, ...], duration_ms: float, began: float) -> Latency:
@@ -232,4 +236,4 @@ def _lagged(trial: RunningTrial, began: float, duration_ms: float) -> tuple[Spoi
 
 
 def _rounded(ms: float | None) -> float | None:
-    return None if ms is None else round(ms, 3)
+    return None if ms is None else rounded_ms(ms)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from typing import Any, TypeVar
+from types import CoroutineType
+from typing import Any, NamedTuple, TypeVar, cast
 
 import msgspec
 
@@ -26,11 +26,19 @@ from steadyhand.ports.agent import (
     shows_of,
 )
 from steadyhand.ports.environment import Database, EnvironmentProvider, TrialDatabase
-from steadyhand.ports.evaluator import AnyEvaluator, TextCheck, fails_for_good, latency_bounds, reads_of, text_check
+from steadyhand.ports.evaluator import (
+    AnyEvaluator,
+    TextCheck,
+    fails_for_good,
+    latency_bounds,
+    needs_judge,
+    reads_of,
+    text_check,
+)
 from steadyhand.ports.model import ChatModel, Clock, Gate
 from steadyhand.ports.observer import EventSink
 from steadyhand.ports.services import Services
-from steadyhand.records.base import ms_of, plain_fields
+from steadyhand.records.base import plain_fields, utc_now
 from steadyhand.records.chat import ChatRequest, ChatResponse
 from steadyhand.records.evaluation import (
     EvaluationSpec,
@@ -50,6 +58,7 @@ TerminationFunction = Callable[[tuple[ConversationTurn, ...], TrialContext], "bo
 
 ScoreRubric = Callable[[Sequence[Material], LatencyTier | None, TrialContext], Awaitable[RubricScore]]
 E = TypeVar("E", bound=AnyEvent)
+_NO_ADDRESSES = Addresses()
 
 
 def no_termination_function(name: str) -> TerminationFunction:
@@ -72,7 +81,7 @@ class PreparedCheck:
         self.params: Any = evaluator.params.model_validate(spec.params)
         self.reads: frozenset[Visible] = reads_of(evaluator)
         self.fails_for_good: bool = fails_for_good(evaluator)
-        self.budget: LatencyBounds | None = _budget(evaluator, self.params)
+        self.budget: LatencyBounds | None = latency_bounds(evaluator, self.params)
         self.digest: str = spec_digest(spec)
         self._text_check: tuple[TextCheck | None] | None = None
 
@@ -83,12 +92,55 @@ class PreparedCheck:
             self._text_check = (text_check(self.evaluator, self.params),)
         return self._text_check[0]
 
+    @property
+    def needs_judge(self) -> bool:
+        """Raises what the evaluator's declaration does."""
+        return needs_judge(self.evaluator, self.params)
 
-def _budget(evaluator: AnyEvaluator, params: Any) -> LatencyBounds | None:
-    try:
-        return latency_bounds(evaluator, params)
-    except Exception:  # noqa: BLE001 - the check itself, when it is made, ends in this error
-        return None
+
+class Invariants(NamedTuple):
+    """The safety invariants of a step: how many, those that can be checked on a part of an answer, with their names,
+    and the names of those that cannot."""
+
+    total: int
+    names: tuple[str, ...]
+    checks: tuple[TextCheck, ...]
+    excluded: tuple[str, ...]
+
+
+class PreparedStep:
+    """A step with what is the same in every trial: its latency budgets and its invariants."""
+
+    __slots__ = ("_invariants", "budgets", "step")
+
+    def __init__(self, step: Step, prepared: Callable[[EvaluationSpec], PreparedCheck]) -> None:
+        self.step: Step = step
+        """Kept alive, because steps are found by its identity."""
+        self.budgets: tuple[LatencyBounds, ...] = tuple(_budgets(step, prepared))
+        self._invariants: Invariants | None = None
+
+    def invariants(self, prepared: Callable[[EvaluationSpec], PreparedCheck]) -> Invariants:
+        """Raises what an evaluator does about its parameters."""
+        if self._invariants is None:
+            specs = [spec for spec in self.step.evaluations if spec.severity is not None]
+            found = [(spec.name or spec.type, prepared(spec).text_check) for spec in specs]
+            self._invariants = Invariants(
+                total=len(specs),
+                names=tuple([name for name, check in found if check is not None]),
+                checks=tuple([check for _, check in found if check is not None]),
+                excluded=tuple([name for name, check in found if check is None]),
+            )
+        return self._invariants
+
+
+def _budgets(step: Step, prepared: Callable[[EvaluationSpec], PreparedCheck]) -> Iterator[LatencyBounds]:
+    for spec in step.evaluations:
+        try:
+            budget = prepared(spec).budget
+        except Exception:  # noqa: BLE001 - the check itself, when it is made, ends in this error
+            budget = None
+        if budget is not None:
+            yield budget
 
 
 @dataclass(slots=True, kw_only=True)
@@ -121,6 +173,8 @@ class TrialParts:
     sinks: Sequence[EventSink] = ()
     checks: dict[int, PreparedCheck] = field(default_factory=dict["int", "PreparedCheck"])
     """By `id()` of a check's specification; shared by the trials of a run."""
+    steps: dict[int, PreparedStep] = field(default_factory=dict["int", "PreparedStep"])
+    """By `id()` of a step; shared in the same way."""
     doubts: Mapping[int, str] = field(default_factory=dict[int, str])
     """Why the judge of a check may not decide it, keyed in the same way."""
     notes: Sequence[str] = ()
@@ -137,14 +191,17 @@ class RunningTrial:
 
     def __init__(self, parts: TrialParts) -> None:
         self.parts: TrialParts = parts
+        self.scenario: Scenario = parts.scenario
+        self.environment: EnvironmentProvider = parts.environment
+        self.seed: int = parts.seed
         self.events: list[AnyEvent] = []
         self.undecided: list[str] = []
         self._random: random.Random | None = None
         self.step: int | None = None
         self.turn: int | None = None
-        self.addresses: Addresses = Addresses()
+        self.addresses: Addresses = _NO_ADDRESSES
         self._raised_failure: Exception | None = None
-        self.started_at: str = datetime.now(UTC).isoformat(timespec="milliseconds")
+        self.started_at: str = utc_now()
         self._now = parts.clock.now
         self._zero: float = self._now()
         self.caller: Caller = Caller(
@@ -165,24 +222,12 @@ class RunningTrial:
         return self._random
 
     @property
-    def scenario(self) -> Scenario:
-        return self.parts.scenario
-
-    @property
     def trial_id(self) -> str:
         return str(self.parts.key)
 
     @property
-    def seed(self) -> int:
-        return self.parts.seed
-
-    @property
     def clock(self) -> Clock:
         return self.parts.clock
-
-    @property
-    def environment(self) -> EnvironmentProvider:
-        return self.parts.environment
 
     @property
     def services(self) -> Services | None:
@@ -240,7 +285,7 @@ class RunningTrial:
         }
 
     def elapsed_ms(self) -> float:
-        return ms_of(self._now() - self._zero)
+        return ((self._now() - self._zero) * 1e6 + 0.5) // 1 / 1e3  # `ms_of`, two dozen times a trial
 
     def emit(self, event: AnyEvent) -> None:
         """Note an event, with the step and turn it happened in. What it brings from outside is made plain.
@@ -261,24 +306,25 @@ class RunningTrial:
             known = self.parts.checks[id(spec)] = PreparedCheck(spec, self.parts.evaluator(spec.type))
         return known
 
-    def budgets(self, step: Step) -> list[LatencyBounds]:
-        """Those of the step's checks that grade latency, in their order."""
-        found = (self.budget(spec) for spec in step.evaluations)
-        return [budget for budget in found if budget is not None]
+    def seen_by(self, check: PreparedCheck) -> TrialContext:
+        """The trial as the check may use it: without the judge unless the check declares to need one."""
+        if self.parts.judge is None or check.needs_judge:
+            return self
+        return cast("TrialContext", UnjudgedTrial(self))
 
-    def budget(self, spec: EvaluationSpec) -> LatencyBounds | None:
-        """The latency budget that a check grades; None for any other check, and for one that cannot be made."""
-        try:
-            return self.prepared(spec).budget
-        except Exception:  # noqa: BLE001 - the check itself, when it is made, ends in this error
-            return None
+    def prepared_step(self, step: Step) -> PreparedStep:
+        """The step, prepared once for all trials of a run."""
+        known = self.parts.steps.get(id(step))
+        if known is None:
+            known = self.parts.steps[id(step)] = PreparedStep(step, self.prepared)
+        return known
 
     def warn(self, message: str) -> None:
         self.emit(Noted(at_ms=self.elapsed_ms(), message=message, level="warning"))
 
     def since(self, mark: int, kind: type[E]) -> list[E]:
         """The events of one kind since `mark`, an earlier `len(events)`."""
-        return [event for event in self.events[mark:] if isinstance(event, kind)]
+        return [event for event in self.events[mark:] if type(event) is kind]
 
     async def raise_broken(self) -> None:
         """Raise the failure of a mock or plugin, once. Even if the agent caught it, it is an error of the trial."""
@@ -288,8 +334,20 @@ class RunningTrial:
             self._raised_failure = broken
             raise broken
 
-    async def call(self, model: ChatModel, request: ChatRequest) -> ChatResponse:
-        return await self.caller.call(model, request)
+    def call(self, model: ChatModel, request: ChatRequest) -> CoroutineType[Any, Any, ChatResponse]:
+        return self.caller.call(model, request)
+
+
+class UnjudgedTrial:
+    """A trial as a check sees it that declares to need no judge: it has none."""
+
+    judge: None = None
+
+    def __init__(self, trial: RunningTrial) -> None:
+        self._trial: RunningTrial = trial
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._trial, name)
 
 
 class StepResult:

@@ -221,6 +221,8 @@ class ConversationManager:
             raise TrialError("no model plays the user: set --user-model, --model, or `user_model` in steadyhand.toml")
         self._waiting_for = "the simulated user"
         said = await user.generate_response(tuple(self.turns), config, self._trial)
+        if not isinstance(said, str) or not said.strip():  # pyright: ignore[reportUnnecessaryIsInstance] - a third party's may not keep to the port
+            raise TrialError(f"the simulated user said {said!r}; expected a text")
         self._simulated += 1
         return said
 

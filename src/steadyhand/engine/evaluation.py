@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import time
 import traceback
 from collections.abc import Sequence
+from typing import cast
 
 import msgspec
 
@@ -13,16 +15,17 @@ from steadyhand.engine.safety_timeline import safety_timeline
 from steadyhand.errors import LimitExceeded
 from steadyhand.judging.material import materials_of
 from steadyhand.judging.rubric import NO_JUDGE, NOT_REACHED
-from steadyhand.judging.trial import latency_tier
+from steadyhand.judging.trial import latency_tier, tier_of
 from steadyhand.ports.agent import Visible
 from steadyhand.ports.evaluator import EvaluationContext
-from steadyhand.records.base import ms_of, plain_fields
+from steadyhand.records.base import UnreadableValue, ms_of, plain
 from steadyhand.records.chat import Finish, FinishReason, SafetyTimeline
 from steadyhand.records.evaluation import (
     EMPTY_REPLY,
     EvaluationResult,
     EvaluationSpec,
     Evidence,
+    LatencyBounds,
     RubricScore,
     Stage,
     Verdict,
@@ -77,19 +80,23 @@ class Evaluation:
         finish = result.finish
         try:
             check = self._trial.prepared(spec)
-            context = EvaluationContext(trial=self._trial, spec=spec, turn=turn)
+            context = EvaluationContext(trial=self._trial.seen_by(check), spec=spec, turn=turn)
             if spec.severity is not None and self._reply_is_empty(self._trial.scenario.steps[step], result):
                 found = _empty_reply_failure()
             elif check.reads and (unseen := self._not_visible(check.reads)) is not None:
                 found = unseen
             elif finish is None or not finish.undecided:
-                found = await self._evaluate(check, result, context)
+                found = self._qualified(await check.evaluator.evaluate(check.params, result, context), check, result)
             else:
                 found = await self._check_incomplete(check, result, context, finish)
         except Exception as error:  # noqa: BLE001 - whatever a check raises is recorded as its error
             found = self._error(spec, error)
         took_ms = ms_of(time.perf_counter() - started)
-        return self._finish(spec, check, found, stage=stage, step=step, turn=turn, took_ms=took_ms)
+        try:
+            return self._finish(spec, check, found, stage=stage, step=step, turn=turn, took_ms=took_ms)
+        except UnreadableValue as error:
+            found = self._error(spec, error)
+            return self._finish(spec, check, found, stage=stage, step=step, turn=turn, took_ms=took_ms)
 
     async def _check_incomplete(
         self, check: PreparedCheck, result: ExecutionResult, context: EvaluationContext, finish: Finish
@@ -97,21 +104,22 @@ class Evaluation:
         """A check on an answer that is incomplete through no fault of the model."""
         found: EvaluationResult | None = None
         if check.fails_for_good or check.reads:
-            found = await self._evaluate(check, result, context)
+            found = self._qualified(await check.evaluator.evaluate(check.params, result, context), check, result)
             if found.verdict is Verdict.FAILED and (found.rests_on == "presence" or check.fails_for_good):
                 return found  # the missing rest of the answer could not have changed that
         evidence, figures = (found.evidence, found.figures) if found else (None, None)
         hint = "; raise the limit to decide this" if finish.our_limit else ""
         return inconclusive(f"{finish}{hint}", evidence=evidence, figures=figures)
 
-    async def _evaluate(
-        self, check: PreparedCheck, result: ExecutionResult, context: EvaluationContext
-    ) -> EvaluationResult:
-        found = await check.evaluator.evaluate(check.params, result, context)
+    def _qualified(self, returned: object, check: PreparedCheck, result: ExecutionResult) -> EvaluationResult:
+        """What an evaluator found, as far as what it saw and who judged it bear it out. Raises for no result."""
+        found = _result_of(returned)
         parts = self._trial.parts
         if check.reads or parts.missing_plugins:
             found = self._qualify(found, check.reads)
-        return self._doubted(found, context.spec) if parts.doubts else found
+        if check.budget is not None and found.verdict in (Verdict.PASSED, Verdict.FAILED):
+            found = _gradable(found, check.budget, result.latency)
+        return self._doubted(found, check.spec) if parts.doubts else found
 
     def require_reply(
         self, step: Step, specs: Sequence[EvaluationSpec], result: ExecutionResult, *, turn: int | None = None
@@ -156,7 +164,7 @@ class Evaluation:
             return msgspec.structs.replace(
                 found,
                 verdict=Verdict.INCONCLUSIVE,
-                message=f"{found.message}; but {_listed(partly)} were seen in part only: {self._trial.shows.advice}",
+                message=f"{found.message}; but {_listed(partly)} were only partly seen: {self._trial.shows.advice}",
                 figures={**found.figures, "partly_seen": list(partly)},
             )
         if reads and (told := self._trial.shows.only("self_reported", reads)):
@@ -205,8 +213,10 @@ class Evaluation:
         turn: int | None,
         took_ms: float,
     ) -> EvaluationResult:
+        figures = found.figures
         finished = msgspec.structs.replace(
-            plain_fields(found),
+            found,
+            figures=plain(figures) if figures else {},
             type=spec.type,
             place=spec.place,
             name=spec.name,
@@ -278,6 +288,31 @@ def _missing_part_may_change(found: EvaluationResult) -> bool:
     return found.verdict is Verdict.PASSED
 
 
+def _result_of(found: object) -> EvaluationResult:
+    """What an evaluator returned. Raises for anything but a result: that is an error of the check."""
+    if not isinstance(found, EvaluationResult):
+        raise TypeError(f"it returned {found!r}; expected `passed(...)`, `failed(...)` or `inconclusive(...)`")
+    verdict = cast("object", found.verdict)
+    if not isinstance(verdict, Verdict):
+        raise TypeError(f"its verdict is {verdict!r}; expected one of `Verdict`")
+    return found
+
+
+def _gradable(found: EvaluationResult, budget: LatencyBounds, latency: Latency | None) -> EvaluationResult:
+    """A grade stands only if nothing that disturbed the latency can have changed it, whatever the check looked at."""
+    known = latency is not None and latency.ms is not None and 0 <= latency.ms < math.inf
+    if latency is not None and known and not latency.spoiled and not latency.cut:
+        return found
+    low_ms, high_ms = latency.bounds if latency is not None and known else (0.0, math.inf)
+    tiers = {tier_of(ms, *msgspec.structs.astuple(budget)) for ms in (low_ms, high_ms)}
+    if len(tiers) == 1 or (latency is not None and latency.cut and low_ms >= budget.critical_ms):
+        return found
+    reasons = "; ".join(map(str, latency.spoiled)) if latency is not None and known else "nothing was timed"
+    figures = {name: value for name, value in found.figures.items() if name != "tier"}
+    told = f"the latency cannot be graded: {reasons or 'the answer was cut off'}"
+    return inconclusive(told, evidence=found.evidence, figures=figures)
+
+
 def _limit_result(step: Step, limit: LimitExceeded) -> EvaluationResult:
     """A step that ran out of time has failed, whatever else it did."""
     result = failed(
@@ -301,7 +336,8 @@ class Assessment:
     @property
     def latency(self) -> Latency | None:
         """The latency of the last step that has one."""
-        return next((done.result.latency for done in reversed(self._steps) if done.result.latency), None)
+        found = [done.result.latency for done in self._steps if done.result.latency]
+        return found[-1] if found else None
 
     async def run(self) -> None:
         trial = self._trial
@@ -317,7 +353,17 @@ class Assessment:
         tier = latency_tier(self._evaluation.results, self.latency)
         materials = materials_of(self._steps[-1].result, trial.scenario.setup.virtual_fs)
         try:
-            return await score(materials, tier, trial)
+            return _checked_score(await score(materials, tier, trial))
         except Exception as error:  # noqa: BLE001 - see above
             reason = f"not scored: {type(error).__name__}: {error}"
             return RubricScore(name=trial.scenario.rubric or "rubric", reason=reason)
+
+
+def _checked_score(found: object) -> RubricScore:
+    """Raises for what is no score, and for one outside 0 to 1."""
+    if not isinstance(found, RubricScore):
+        raise TypeError(f"the judge returned {found!r}; expected a RubricScore")
+    scores = [*found.scores.values(), *([] if found.overall is None else [found.overall])]
+    if not all(0 <= score <= 1 for score in scores):
+        raise ValueError("a score is not between 0 and 1")
+    return found

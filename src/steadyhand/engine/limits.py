@@ -75,9 +75,9 @@ class SpendingLimit:
             return
         self.spent = self.spent.plus(spent)
         if event.error is None and event.usage is None:
-            self._uncounted = f"the server of {event.model} does not say how many tokens a call took"
+            self._uncounted = f"the server of {event.model} does not report how many tokens a call used"
         elif spent.unpriced and self._max_cost is not None:
-            self._uncounted = f"the price of {event.model} is not known"
+            self._uncounted = f"the price of {event.model} is unknown"
 
     @property
     def exhausted(self) -> str | None:
@@ -86,12 +86,12 @@ class SpendingLimit:
         if cost is None and tokens is None:
             return None
         if tokens is not None and self.spent.tokens >= tokens:
-            return f"--max-tokens is used up: {self.spent.tokens} of {tokens} tokens"
+            return f"--max-tokens reached: {self.spent.tokens} of {tokens} tokens"
         if cost is not None and self.spent.cost >= cost:
-            return f"--max-cost is used up: {self.spent.cost:.4f} of {cost:g}"
+            return f"--max-cost reached: {self.spent.cost:.4f} of {cost:g}"
         if self._uncounted is not None:
             option = "--max-tokens" if tokens is not None else "--max-cost"
-            return f"{option} cannot be kept: {self._uncounted}; run without the limit"
+            return f"{option} cannot be enforced: {self._uncounted}; run without the limit"
         return None
 
     def may_start(self) -> bool:
@@ -116,7 +116,9 @@ class WaitLedger:
         self._waiting -= 1
 
     def attempt_begins(self) -> None:
+        """At the end of a wait."""
         self._settle()
+        self._waiting -= 1
         self._active += 1
 
     def attempt_ends(self) -> None:

@@ -140,7 +140,7 @@ class Caller:
                 calls = tuple([plain_fields(call) for call in response.tool_calls])
                 response = msgspec.structs.replace(response, tool_calls=calls)
             timing = self._timing(response, tuple(attempts), waited.queued_ms, zero)
-            if any(each.kind is SpoiledBy.LAGGED for each in timing.spoiled):
+            if timing.spoiled and any(each.kind is SpoiledBy.LAGGED for each in timing.spoiled):
                 self._note_lag(model, request, timing.loop_lag_ms)
             self._emit(_event(model, request, at_ms, timing, response=response))
             return response
@@ -152,12 +152,11 @@ class Caller:
         try:
             async with self._gate.admit(model.name, request) as admission:
                 queued_ms = (time.perf_counter() - asked) * 1000.0
-                self.waits.wait_ends()
+                self.waits.attempt_begins()
                 waiting = False
                 waited.queued_ms += queued_ms
                 if admission.reason or queued_ms >= _NOTED_WAIT_MS:
                     self._note_wait(model, request, queued_ms, admission.reason or "starts are spaced")
-                self.waits.attempt_begins()
                 try:
                     response = await model.attempt(request, zero=zero)
                 except ModelError as error:

@@ -13,6 +13,7 @@ from itertools import accumulate
 
 from steadyhand.engine.context import RunningTrial, StepResult
 from steadyhand.ports.evaluator import TextCheck
+from steadyhand.records.base import rounded_ms
 from steadyhand.records.chat import InvariantTimeline, SafetyAtDeadline, SafetyTimeline
 from steadyhand.records.evaluation import EvaluationResult, LatencyBounds, Verdict
 from steadyhand.records.event import ModelCalled
@@ -144,28 +145,26 @@ async def safety_timeline(
     trial: RunningTrial, steps: Sequence[StepResult], evaluations: Sequence[EvaluationResult]
 ) -> SafetyTimeline | None:
     """The timeline of the last step that was timed; None if there is none."""
-    done = next((each for each in reversed(steps) if each.result.latency is not None), None)
-    if done is None:
+    timed = [each for each in steps if each.result.latency is not None]
+    if not timed:
         return None
+    done = timed[-1]
     call = _answering_call(trial, done)
     if isinstance(call, str):
         return SafetyTimeline(unknown=call)
     first_token_ms = _rounded(call.timing.first_token_ms)
-    invariants = [spec for spec in done.step.evaluations if spec.severity is not None]
-    if not invariants:
+    prepared = trial.prepared_step(done.step)
+    total, names, checks, excludes = prepared.invariants(trial.prepared)
+    if not total:
         return SafetyTimeline(first_token_ms=first_token_ms)
-    found = [(spec, trial.prepared(spec).text_check) for spec in invariants]
-    checks = [check for _, check in found if check is not None]
-    excludes = tuple(spec.name or spec.type for spec, check in found if check is None)
     why_not = _why_not_timed(done.result, call) if checks else "no invariant can be checked on a part of the answer"
     if call.finish is not None and call.finish.undecided:
         why_not = str(call.finish)
     if why_not:
         return SafetyTimeline(first_token_ms=first_token_ms, excludes=excludes, unknown=why_not)
-    names = [spec.name or spec.type for spec, check in found if check is not None]
     verdicts = [each.verdict for each in evaluations if each.severity is not None and each.step == done.step.index]
-    held = len(verdicts) == len(invariants) and all(verdict is Verdict.PASSED for verdict in verdicts)
-    budgets = trial.budgets(done.step)
+    held = verdicts.count(Verdict.PASSED) == len(verdicts) == total
+    budgets = prepared.budgets
     if held and done.result.reply and len(call.timing.chunks) == 1:
         return _arrived_whole(call, names, first_token_ms, excludes, budgets)
     try:
@@ -258,19 +257,19 @@ def _answering_call(trial: RunningTrial, done: StepResult) -> ModelCalled | str:
         return "a conversation has no single answer"
     calls = done.result.calls
     if len(calls) != 1:
-        return f"the answer took {len(calls)} model calls" if calls else "the agent's model calls are its own"
+        return f"the answer took {len(calls)} model calls" if calls else "the agent makes its own model calls"
     if calls[0].relayed:
-        return "the agent's own program made the answer of what the model said"
+        return "the agent's own code made the answer from what the model said"
     timing = calls[0].timing
     if not timing.spoiled and timing.pieces_late_ms > trial.parts.retry.lag_limit_ms:
         return f"pieces that arrived within {timing.pieces_late_ms:.0f} ms were read together: the event loop was busy"
-    return "; ".join(map(str, timing.spoiled)) or calls[0]
+    return "; ".join(map(str, timing.spoiled)) if timing.spoiled else calls[0]
 
 
 def _why_not_timed(result: ExecutionResult, call: ModelCalled) -> str | None:
     if call.text != result.reply:
         return "the reply differs from what the model said"
-    if sum(characters for _, characters in call.timing.chunks) != len(result.reply):
+    if sum([characters for _, characters in call.timing.chunks]) != len(result.reply):
         return "the pieces of the answer were not timed"
     return None
 
@@ -300,4 +299,4 @@ async def _refined_last(prefixes: Prefixes, numbers: list[int]) -> int | None:
 
 
 def _rounded(ms: float | None) -> float | None:
-    return None if ms is None else round(ms, 3)
+    return None if ms is None else rounded_ms(ms)

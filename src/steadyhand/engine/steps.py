@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 
 import msgspec
 
@@ -23,6 +23,9 @@ from steadyhand.records.result import (
 )
 from steadyhand.records.run import trajectory_of, worst_finish
 from steadyhand.records.scenario import Ask, Converse, RunCode, Step
+
+_Performed = tuple[ExecutionResult, LimitExceeded | None]
+"""What a step gave, and the limit that it ran into, if it did."""
 
 _PROGRAMS = {
     "bash": ("bash", "-c"),
@@ -73,7 +76,7 @@ class StepRunner:
         started = trial.elapsed_ms()
         limit: LimitExceeded | None = None
         try:
-            result, limit = await self._perform(step, mark)
+            result, limit = await self._performing(step, mark)
         except LimitExceeded as error:
             limit = error
             took_ms = round(trial.elapsed_ms() - started, 3)
@@ -96,16 +99,16 @@ class StepRunner:
         )
         return StepResult(step, result, limit)
 
-    async def _perform(self, step: Step, mark: int) -> tuple[ExecutionResult, LimitExceeded | None]:
+    def _performing(self, step: Step, mark: int) -> Awaitable[_Performed]:
         match step.task:
-            case Ask(messages=messages):
-                return await self._ask(step, messages, mark), None
+            case Ask() as task:
+                return self._ask(step, task.messages, mark)
             case RunCode() as task:
-                return await self._run_code(step, task), None
+                return self._run_code(step, task)
             case Converse() as task:
-                return await self._converse(step, task, mark)
+                return self._converse(step, task, mark)
 
-    async def _ask(self, step: Step, messages: tuple[Message, ...], mark: int) -> ExecutionResult:
+    async def _ask(self, step: Step, messages: tuple[Message, ...], mark: int) -> _Performed:
         trial = self._trial
         at_ms = trial.elapsed_ms()
         for message in messages:
@@ -114,7 +117,7 @@ class StepRunner:
         self._turns += 1
         turn = await ask(trial, self._messages, number=self._turns, timeout_ms=step.timeout_ms)
         self._messages += (Message(role="assistant", content=turn.reply),)
-        return ExecutionResult(
+        result = ExecutionResult(
             stdout=turn.reply,
             reply=turn.reply,
             duration_ms=turn.duration_ms,
@@ -123,8 +126,9 @@ class StepRunner:
             latency=turn.latency,
             finish=turn.finish,
         )
+        return result, None
 
-    async def _converse(self, step: Step, task: Converse, mark: int) -> tuple[ExecutionResult, LimitExceeded | None]:
+    async def _converse(self, step: Step, task: Converse, mark: int) -> _Performed:
         from steadyhand.engine.conversation import ConversationManager  # slow; a run with conversations has done it
 
         manager = ConversationManager(self._trial, step, task, self._evaluation)
@@ -150,35 +154,36 @@ class StepRunner:
         )
         return result, manager.limit
 
-    async def _run_code(self, step: Step, task: RunCode) -> ExecutionResult:
+    async def _run_code(self, step: Step, task: RunCode) -> _Performed:
         trial = self._trial
         started = trial.elapsed_ms()
         timeout_s = None if step.timeout_ms is None else step.timeout_ms / 1000.0
-        result = await trial.environment.run(code_command(task.lang, task.code), timeout_s=timeout_s)
-        _check_result(result, trial.environment.name)
+        ended = await trial.environment.run(code_command(task.lang, task.code), timeout_s=timeout_s)
+        _check_result(ended, trial.environment.name)
         trial.emit(
             CommandRan(
                 at_ms=started,
                 command=task.code,
-                exit_code=result.exit_code,
-                stdout=result.stdout,
-                stderr=result.stderr,
-                duration_ms=result.duration_ms,
-                timed_out=result.timed_out,
-                truncated=result.truncated,
+                exit_code=ended.exit_code,
+                stdout=ended.stdout,
+                stderr=ended.stderr,
+                duration_ms=ended.duration_ms,
+                timed_out=ended.timed_out,
+                truncated=ended.truncated,
             )
         )
-        if result.timed_out:
-            used = round(result.duration_ms)
+        if ended.timed_out:
+            used = round(ended.duration_ms)
             raise LimitExceeded("step_time", used=used, allowed=step.timeout_ms or used)
-        return ExecutionResult(
-            exit_code=result.exit_code,
-            stdout=result.stdout,
-            stderr=result.stderr,
-            reply=result.stdout,
-            duration_ms=result.duration_ms,
-            truncated=result.truncated,
+        result = ExecutionResult(
+            exit_code=ended.exit_code,
+            stdout=ended.stdout,
+            stderr=ended.stderr,
+            reply=ended.stdout,
+            duration_ms=ended.duration_ms,
+            truncated=ended.truncated,
         )
+        return result, None
 
     async def _capture(self) -> Mapping[str, CapturedFile]:
         before, self._files = self._files, await self._trial.environment.capture()

@@ -52,10 +52,11 @@ class PhaseLog:
             error = self._failed(name, failure)
         finally:
             took_ms = self._trial.elapsed_ms() - started
-            before = self._phases.get(name)
+            before, first = self._phases.get(name), error
             if before is not None:
                 started, took_ms = before.started_ms, before.duration_ms + took_ms
-            record = PhaseRecord(name=name, started_ms=started, duration_ms=rounded_ms(took_ms), error=error)
+                first = error if before.error is None else before.error  # a part that succeeds does not undo it
+            record = PhaseRecord(name=name, started_ms=started, duration_ms=rounded_ms(took_ms), error=first)
             self._phases[name] = record
         return error is None
 

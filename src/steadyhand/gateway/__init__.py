@@ -1,1 +1,1 @@
-"""What agents that are not ours talk to: one HTTP server on loopback per run, one address per trial."""
+"""The gateway that external agents connect to: one HTTP server on loopback per run, one address per trial."""

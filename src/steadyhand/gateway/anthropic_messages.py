@@ -1,4 +1,4 @@
-"""Anthropic's messages, as a server speaks them."""
+"""The server side of Anthropic's Messages API."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def _object(value: Any) -> dict[str, Any]:
 
 
 def _messages(given: dict[str, Any]) -> Iterator[Message]:
-    """One message may hold several results of tools beside its text; each is a message of its own here."""
+    """One message may contain several tool results besides its text; each becomes a separate message here."""
     role: Role = "assistant" if given.get("role") == "assistant" else "user"
     content = given.get("content")
     if isinstance(content, str):
@@ -147,7 +147,7 @@ def _reason(response: ChatResponse) -> str:
 
 
 def _tokens(response: ChatResponse | None) -> tuple[int, int]:
-    """The interface has no way to say that they are not known."""
+    """The API has no way to express that the token counts are unknown."""
     usage = None if response is None else response.usage
     return (0, 0) if usage is None else (usage.input_tokens, usage.output_tokens)
 

@@ -1,4 +1,4 @@
-"""One connection of the gateway's server: requests are read off it, and answered whole or piece by piece."""
+"""One connection of the gateway's server: reads requests, and answers them completely or chunk by chunk."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NO_HEADERS: dict[str, str] = {}
 class GatewayRequest(msgspec.Struct, frozen=True, gc=False):
     """`path` is what follows the mount's name, without a slash in front. Header names are lower case.
 
-    A mount may answer on the `connection` itself, piece by piece, and be told there when the client hangs up.
+    A mount may answer on the `connection` itself, chunk by chunk, and is notified there if the client disconnects.
     """
 
     method: str
@@ -31,7 +31,7 @@ class GatewayRequest(msgspec.Struct, frozen=True, gc=False):
 
 
 class GatewayResponse(msgspec.Struct, frozen=True):
-    """A `stream` is sent piece by piece as it comes, in place of `body`. `sent`: the mount has answered already."""
+    """A `stream` is sent chunk by chunk, instead of `body`. `sent` means that the mount has already answered."""
 
     status: int = 200
     body: bytes = b""
@@ -46,13 +46,13 @@ def json_response(value: Any, status: int = 200) -> GatewayResponse:
 
 
 def refusal(status: int, message: str) -> GatewayResponse:
-    """An error in the form that the clients of both vendors read."""
+    """An error in a format that both vendors' clients understand."""
     kind = _phrase(status).lower().replace(" ", "_")
     return json_response({"type": "error", "error": {"type": kind, "code": status, "message": message}}, status)
 
 
 class GatewayCall:
-    """A request while it is read off its connection."""
+    """A request that is being read."""
 
     __slots__ = ("body", "headers", "keep_alive", "method", "target")
 
@@ -65,7 +65,7 @@ class GatewayCall:
 
 
 class GatewayConnection(asyncio.Protocol):
-    """One connection: requests one after another, each answered before the next is begun."""
+    """One connection: requests are handled in sequence, each answered before the next one starts."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class GatewayConnection(asyncio.Protocol):
     ) -> None:
         self.task: asyncio.Task[None] | None = None
         self.when_gone: Callable[[], object] | None = None
-        """Called when the client hangs up."""
+        """Called when the client disconnects."""
         self._begun: bool = False
         self._answer = answer
         self._gone = gone
@@ -113,7 +113,7 @@ class GatewayConnection(asyncio.Protocol):
 
     @property
     def gone(self) -> bool:
-        """Whether the client has hung up."""
+        """Whether the client has disconnected."""
         return self._transport is None or self._transport.is_closing()
 
     @property
@@ -183,12 +183,12 @@ class GatewayConnection(asyncio.Protocol):
         if self._transport is None:
             self._gone(self)
         elif task.cancelled() or task.exception() is not None:
-            self._transport.abort()  # part of an answer may be out already
+            self._transport.abort()  # part of an answer may already have been sent
         else:
             self._next()
 
     async def send(self, response: GatewayResponse) -> None:
-        """Write the response. For a client that has gone, a stream is still read to its end."""
+        """Write the response. If the client has disconnected, a stream is still consumed."""
         if response.sent:
             return
         if self._begun:  # it would end up in the middle of another
@@ -215,7 +215,7 @@ class GatewayConnection(asyncio.Protocol):
         self._write(b"0\r\n\r\n")
 
     def break_off(self) -> None:
-        """Close the connection in the middle of the answer, once what was written is out."""
+        """Close the connection in the middle of the answer, after sending what was written."""
         if self._transport is not None:
             self._transport.close()
 
@@ -243,7 +243,7 @@ def _head(response: GatewayResponse, *, close: bool = False, chunked: bool = Fal
 
 
 def _phrase(status: int) -> str:
-    """Some providers have codes of their own, such as 529."""
+    """Some providers use non-standard codes, such as 529."""
     try:
         return HTTPStatus(status).phrase
     except ValueError:

@@ -1,4 +1,4 @@
-"""What the vendors' interfaces have in common, seen from the side of the server."""
+"""What the server sides of the vendors' APIs have in common."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ encode = msgspec.json.Encoder().encode
 
 
 class BadRequest(Exception):
-    """What the agent sent cannot be read as a question to a model; the text says why."""
+    """The agent's request is not a valid model request; the message says why."""
 
 
 class AnswerStream(Protocol):
-    """Writes one answer as server-sent events, while it is being said."""
+    """Writes one answer as server-sent events while it arrives."""
 
     def open(self) -> bytes: ...
 
     def piece(self, text: str) -> bytes: ...
 
     def close(self, response: ChatResponse) -> bytes:
-        """What follows the text: tool calls, how it ended, and the tokens."""
+        """The rest of the answer: tool calls, finish reason, and token counts."""
         ...
 
     def fail(self, message: str) -> bytes:
@@ -34,7 +34,7 @@ class AnswerStream(Protocol):
 
 
 class Interface(Protocol):
-    """One vendor's interface: reads what a client asks, and writes what a model answered."""
+    """One vendor's API: reads a client's request, and writes a model's answer."""
 
     dialect: ClassVar[WireDialect]
 
@@ -45,11 +45,11 @@ class Interface(Protocol):
     def whole(self, response: ChatResponse, body: Mapping[str, Any]) -> dict[str, Any]: ...
 
     def stream(self, body: Mapping[str, Any], known: ChatResponse | None = None) -> AnswerStream:
-        """`known` is the answer, if it is complete already."""
+        """`known` is the answer, if it is already complete."""
         ...
 
     def filter(self, body: Mapping[str, Any]) -> Callable[[bytes], bytes] | None:
-        """What takes out of a provider's own stream what we asked for beyond the client's wishes, piece by piece."""
+        """A filter that removes from a provider's stream, chunk by chunk, what the client did not request."""
         ...
 
 
@@ -69,7 +69,7 @@ def objects(value: Any, where: str) -> list[dict[str, Any]]:
 
 
 def text_of(content: Any) -> str:
-    """The text of content that is a text, or a list of parts of which some are. Pictures and the like have none."""
+    """The text of content that is a string, or a list of parts. Parts such as images have none."""
     if isinstance(content, str):
         return content
     if isinstance(content, dict):
@@ -98,7 +98,7 @@ def tool_call(identity: Any, name: Any, arguments: Any) -> ToolCall:
 
 
 def named_results(messages: Sequence[Message]) -> tuple[Message, ...]:
-    """The messages, with the name of its tool on every result, where the call it answers is among them."""
+    """The messages, with the tool's name on every result whose call is among them."""
     names = {call.id: call.name for message in messages for call in message.tool_calls}
     return tuple(
         msgspec.structs.replace(message, name=names[message.tool_call_id])
@@ -122,7 +122,7 @@ def whole_number(body: Mapping[str, Any], *names: str) -> int | None:
 
 
 def pieces(response: ChatResponse) -> list[str]:
-    """The text, cut where it was cut when it arrived."""
+    """The text, split into its original chunks."""
     found: list[str] = []
     at = 0
     for _, characters in response.chunks:

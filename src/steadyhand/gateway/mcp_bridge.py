@@ -17,9 +17,8 @@ _LAST_ANSWERS_S = 30.0
 
 
 async def bridge(url: str) -> None:
-    """Carry messages between our stdin and stdout and the server at `url`, until stdin ends and all are answered.
-
-    Raises `SetupError` when nothing answers at `url`.
+    """Forward messages between our stdin and stdout and the server at `url`, until stdin closes and all are answered.
+    Raises `SetupError` if `url` does not answer.
     """
     try:
         async with (
@@ -32,7 +31,7 @@ async def bridge(url: str) -> None:
         ):
             await _Bridge(to_client, to_server).carry(from_client, from_server)
     except* httpx.TransportError as errors:
-        raise SetupError(f"nothing answers at {url}: {_first(errors)}") from errors
+        raise SetupError(f"no answer from {url}: {_first(errors)}") from errors
 
 
 class _Bridge:

@@ -1,10 +1,10 @@
 """The trial's services and actions as tools of an MCP server, over streamable HTTP at `…/mcp`.
 
 `…/mcp` has all of them; `…/mcp/SERVICE` has those of one service. A tool is called by its method's name, or, where two
-services have a method of that name, by both names joined with `_`. Each request stands alone: there is no session, so
-that nothing has to be kept and no request can end up in another one's.
+services have a method of that name, by both names joined with `_`. Each request is independent: there are no sessions,
+so nothing has to be stored and requests cannot be mixed up.
 
-Every call of a tool is an action of the trial, and so is the attempt to call one that is not there.
+Every tool call is an action of the trial, including an attempt to call a tool that does not exist.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from mcp.server.streamable_http import StreamableHTTPServerTransport
 from steadyhand.errors import SteadyhandError
 from steadyhand.gateway.connection import GatewayRequest, GatewayResponse, refusal
 from steadyhand.gateway.mocks import split_arguments
-from steadyhand.gateway.server import Address, Door
+from steadyhand.gateway.server import Address, TrialEndpoint
 from steadyhand.ports.agent import Addresses, TrialContext
 from steadyhand.ports.services import ServiceAnswer, ServiceFault, Services
 from steadyhand.records.base import plain, plain_object
@@ -44,7 +44,7 @@ RunTool = Callable[[dict[str, Any]], Awaitable[ServiceAnswer]]
 
 
 class McpTool(msgspec.Struct, frozen=True):
-    """`run` gives what the tool answers. An action records itself; a service's method is recorded as one here."""
+    """`run` returns the tool's result. An action records itself; a service's method is recorded as one here."""
 
     description: str
     parameters: dict[str, Any]
@@ -68,9 +68,9 @@ class McpMount:
         url = address.url(self._name)
         return Addresses(names={"mcp_url": url}, variables={"STEADYHAND_MCP_URL": url})
 
-    async def serve(self, request: GatewayRequest, door: Door) -> GatewayResponse:
+    async def serve(self, request: GatewayRequest, endpoint: TrialEndpoint) -> GatewayResponse:
         if request.method != "POST":
-            return refusal(405, "there is no session here, and nothing to listen for: POST each message")
+            return refusal(405, "this server has no sessions and sends no notifications: POST each message")
         answer = _Answer()
         transport = StreamableHTTPServerTransport(mcp_session_id=None, is_json_response_enabled=True)
 
@@ -81,22 +81,22 @@ class McpMount:
 
         async with anyio.create_task_group() as group:
             await group.start(run)
-            await transport.handle_request(_scope(request, door), _receiving(request.body), answer.send)
+            await transport.handle_request(_scope(request, endpoint), _receiving(request.body), answer.send)
             await transport.terminate()
             group.cancel_scope.cancel()
         return answer.response()
 
-    async def settle(self, door: Door) -> None:
+    async def settle(self, endpoint: TrialEndpoint) -> None:
         """An agent has waited for what it called."""
 
-    async def leave(self, door: Door) -> None:
+    async def leave(self, endpoint: TrialEndpoint) -> None:
         """Nothing is kept."""
 
     def _asked(self) -> tuple[TrialContext, str]:
-        """Whose request is being answered, and the service it is about, empty for all."""
+        """The trial whose request is being answered, and the service, empty for all."""
         request: Any = self._server.request_context.request
         scope: Mapping[str, Any] = request.scope
-        return scope["steadyhand.door"].trial, scope["steadyhand.service"]
+        return scope["steadyhand.endpoint"].trial, scope["steadyhand.service"]
 
     async def _list(self, _: types.ListToolsRequest) -> types.ServerResult:
         trial, service = self._asked()
@@ -201,7 +201,7 @@ def _refusing(message: str) -> RunTool:
 
 
 def _result(answer: ServiceAnswer) -> types.ServerResult:
-    """What an MCP server said goes on as it is."""
+    """The answer of an MCP server is returned unchanged."""
     if answer.content is not None:
         said = {"content": answer.content, "structuredContent": answer.structured}
         return types.ServerResult(types.CallToolResult.model_validate(said))
@@ -216,15 +216,15 @@ def _failure(message: str) -> types.ServerResult:
     return types.ServerResult(types.CallToolResult(content=[text], isError=True))
 
 
-def _scope(request: GatewayRequest, door: Door) -> dict[str, Any]:
-    """The request as ASGI has it, and the door it came through."""
+def _scope(request: GatewayRequest, endpoint: TrialEndpoint) -> dict[str, Any]:
+    """The request as ASGI has it, and the endpoint it came through."""
     return {
         "type": "http",
         "method": request.method,
         "path": "/",
         "query_string": b"",
         "headers": [(name.encode("latin-1"), value.encode("latin-1")) for name, value in request.headers.items()],
-        "steadyhand.door": door,
+        "steadyhand.endpoint": endpoint,
         "steadyhand.service": request.path.strip("/"),
     }
 

@@ -14,7 +14,7 @@ import msgspec
 
 from steadyhand.errors import SteadyhandError
 from steadyhand.gateway.connection import GatewayRequest, GatewayResponse, json_response, refusal
-from steadyhand.gateway.server import Address, Door
+from steadyhand.gateway.server import Address, TrialEndpoint
 from steadyhand.ports.agent import Addresses
 from steadyhand.ports.services import ServiceFault
 from steadyhand.records.base import plain, plain_object
@@ -33,8 +33,8 @@ class MocksMount:
         url = address.url(self._name)
         return Addresses(names={"mocks_url": url}, variables={"STEADYHAND_MOCKS_URL": url})
 
-    async def serve(self, request: GatewayRequest, door: Door) -> GatewayResponse:
-        services = door.trial.services
+    async def serve(self, request: GatewayRequest, endpoint: TrialEndpoint) -> GatewayResponse:
+        services = endpoint.trial.services
         if services is None:
             return refusal(404, "this trial has no services: its scenario mocks none and no plugin provides one")
         if request.method == "GET" and not request.path:
@@ -53,10 +53,10 @@ class MocksMount:
         except SteadyhandError as error:  # the trial has noted it, and ends as an error
             return refusal(500, str(error))
 
-    async def settle(self, door: Door) -> None:
+    async def settle(self, endpoint: TrialEndpoint) -> None:
         """An agent has waited for what it called."""
 
-    async def leave(self, door: Door) -> None:
+    async def leave(self, endpoint: TrialEndpoint) -> None:
         """Nothing is kept."""
 
 

@@ -1,9 +1,9 @@
-"""Model calls of an agent that is not ours: they become calls of its trial, and the trial's model answers them.
+"""Model calls of an external agent: they become calls of its trial, and the trial's model answers them.
 
 Mounted as `openai` and `anthropic`, so that an agent's own client finds `…/openai/chat/completions`,
-`…/openai/responses` and `…/anthropic/v1/messages`. A model that speaks the client's own interface gets the body as it
-came, with the model's name and the key replaced, and its answer goes back as it came, headers and errors included. For
-any other model, question and answer are translated.
+`…/openai/responses` and `…/anthropic/v1/messages`. A model with the client's own API gets the original body, with the
+model's name and the key replaced, and its answer is returned unchanged, including headers and errors. For any other
+model, requests and answers are translated.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from steadyhand.gateway.dialect import BadRequest, Interface, encode, events
 from steadyhand.gateway.openai_chat import OpenAIChat
 from steadyhand.gateway.openai_responses import OpenAIResponses
 from steadyhand.gateway.relay import EVENT_STREAM, RelayedModel, StreamedAnswer
-from steadyhand.gateway.server import Address, Door
+from steadyhand.gateway.server import Address, TrialEndpoint
 from steadyhand.ports.agent import Addresses
 from steadyhand.ports.model import end_to_end
 from steadyhand.records.base import plain_object
@@ -29,7 +29,7 @@ from steadyhand.records.chat import ChatRequest, ChatResponse, ClientBody
 
 PLACEHOLDER_KEY = "steadyhand-gateway"
 _OWN_HEADERS = ("host", "accept-encoding", "expect", "authorization", "x-api-key", "api-key", "cookie")
-"""What an agent's client says of this connection, and its key."""
+"""Headers of an agent's client about this connection, and its key."""
 
 
 class ModelMount:
@@ -41,7 +41,7 @@ class ModelMount:
         self._interfaces = interfaces
 
     def addresses(self, address: Address) -> Addresses:
-        """Nothing without a model: the agent then asks whom it always asks."""
+        """Empty without a model: the agent then uses its usual provider."""
         if address.model is None:
             return Addresses()
         url = address.url(self._name)
@@ -50,18 +50,18 @@ class ModelMount:
             variables={f"{self._vendor}_BASE_URL": url, f"{self._vendor}_API_KEY": PLACEHOLDER_KEY},
         )
 
-    async def serve(self, request: GatewayRequest, door: Door) -> GatewayResponse:
+    async def serve(self, request: GatewayRequest, endpoint: TrialEndpoint) -> GatewayResponse:
         path = request.path.removeprefix("v1/")
-        if door.model is None:
-            return refusal(404, "no model is named for this trial: name one with --model")
+        if endpoint.model is None:
+            return refusal(404, "no model is set for this trial; set one with --model")
         if request.method == "GET" and (path == "models" or path.startswith("models/")):
-            return json_response(_models(door.model.name, path.partition("/")[2]))
+            return json_response(_models(endpoint.model.name, path.partition("/")[2]))
         interface = self._interfaces.get(path)
         if interface is None or request.method != "POST":
             served = ", ".join(f"POST /{known}" for known in self._interfaces)
             return refusal(
                 404,
-                f"{request.method} /{path} is not served by the gateway, which stands in for a chat model: there is "
+                f"{request.method} /{path} is not served by the gateway, which stands in for a chat model and serves "
                 f"{served} and GET /models. Give the agent the provider's own address and key for anything else",
             )
         try:
@@ -69,12 +69,12 @@ class ModelMount:
             asked = _relayed(interface, body, request.headers)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, BadRequest, ValueError) as error:
             return refusal(400, f"the request cannot be read: {error}")
-        return await _answer(request, interface, body, asked, door)
+        return await _answer(request, interface, body, asked, endpoint)
 
-    async def settle(self, door: Door) -> None:
-        """A turn's calls are over when it is: its agent has waited for them."""
+    async def settle(self, endpoint: TrialEndpoint) -> None:
+        """A turn's calls end with the turn, because the agent has waited for them."""
 
-    async def leave(self, door: Door) -> None:
+    async def leave(self, endpoint: TrialEndpoint) -> None:
         """Nothing is kept."""
 
 
@@ -87,9 +87,8 @@ def anthropic_mount(name: str = "anthropic") -> ModelMount:
 
 
 def _models(name: str, wanted: str) -> dict[str, Any]:
-    """The list of models, or one of them, in a form that the clients of both vendors read.
-
-    Any name that an agent asks for is answered by the trial's model, so any name is there.
+    """The list of models, or one of them, in a format that both vendors' clients understand. The trial's model answers
+    for any name, so any name exists.
     """
 
     def model(called: str) -> dict[str, Any]:
@@ -102,13 +101,13 @@ def _models(name: str, wanted: str) -> dict[str, Any]:
 
 
 async def _answer(
-    request: GatewayRequest, interface: Interface, body: dict[str, Any], asked: ChatRequest, door: Door
+    request: GatewayRequest, interface: Interface, body: dict[str, Any], asked: ChatRequest, endpoint: TrialEndpoint
 ) -> GatewayResponse:
-    assert door.model is not None
+    assert endpoint.model is not None
     assert request.connection is not None
     streamed = StreamedAnswer(request.connection, interface, body) if body.get("stream") else None
     try:
-        answer = await door.trial.call(RelayedModel(door.model, request.connection, streamed), asked)
+        answer = await endpoint.trial.call(RelayedModel(endpoint.model, request.connection, streamed), asked)
     except ModelError as error:
         if streamed is None or not streamed.begun:
             return _failed(error)
@@ -123,17 +122,17 @@ async def _answer(
 
 
 def _relayed(interface: Interface, body: dict[str, Any], headers: Mapping[str, str]) -> ChatRequest:
-    """The model's name is left out of what is kept: which model answers is the trial's choice, not the agent's."""
+    """The model's name is not stored: the trial chooses the model, not the agent."""
     asked = interface.read(body)
     if not asked.messages:
-        raise BadRequest("it asks nothing: there is no message in it")
+        raise BadRequest("it contains no messages")
     kept = {name: value for name, value in body.items() if name != "model"}
     passed = end_to_end(headers, without=_OWN_HEADERS)
     return msgspec.structs.replace(asked, client=ClientBody(dialect=interface.dialect, fields=kept, headers=passed))
 
 
 def _whole(interface: Interface, answer: ChatResponse, body: dict[str, Any]) -> GatewayResponse:
-    """An answer of which nothing has been sent yet."""
+    """An answer that has not been sent yet."""
     streamed = bool(body.get("stream"))
     kind = EVENT_STREAM if streamed else "application/json"
     if answer.body is not None and answer.attempt.streamed == streamed:
@@ -146,7 +145,7 @@ def _whole(interface: Interface, answer: ChatResponse, body: dict[str, Any]) -> 
 
 
 def _failed(error: ModelError) -> GatewayResponse:
-    """The provider's own error, or one that tells the client whether to try again: we have tried already."""
+    """The provider's own error, or one that tells the client not to retry, because we already did."""
     if error.answer is not None:
         return GatewayResponse(
             status=error.answer.status, body=error.answer.body.encode(), headers=error.answer.headers

@@ -1,4 +1,4 @@
-"""OpenAI's chat completions, as a server speaks them."""
+"""The server side of OpenAI's Chat Completions API."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ class _Chunks:
 
 
 class _UsageFilter:
-    """Holds back an event until it is complete, and drops it if it brings nothing but usage."""
+    """Holds back an event until it is complete, and drops it if it contains only usage."""
 
     def __init__(self) -> None:
         self._rest: bytes = b""

@@ -1,4 +1,4 @@
-"""OpenAI's responses, as a server speaks them."""
+"""The server side of OpenAI's Responses API."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _ROLES: dict[str, Role] = {"developer": "system", "system": "system", "assistant
 
 
 class OpenAIResponses:
-    """An `Interface`. Nothing is kept here between calls, so a client has to send the whole exchange each time."""
+    """An `Interface`. Nothing is stored between calls, so a client must send the whole exchange each time."""
 
     dialect: ClassVar[WireDialect] = "openai_responses"
 

@@ -1,4 +1,4 @@
-"""OTLP over HTTP, read: the body of an export as spans. JSON needs nothing; protobuf needs the extra `otel`."""
+"""Reads OTLP over HTTP: the body of an export as spans. JSON needs nothing; protobuf needs the extra `otel`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ERROR = (2, "2", "STATUS_CODE_ERROR")
 
 
 class TraceSpan(Record):
-    """A span as it was exported. Ids are hexadecimal, `parent_id` is empty for a root, times are of its own clock."""
+    """A span as it was exported. Ids are hexadecimal, `parent_id` is empty for a root, times are from its own clock."""
 
     trace_id: str
     span_id: str
@@ -32,7 +32,7 @@ class TraceSpan(Record):
 
 
 class UnreadableExport(ValueError):
-    """The body is no export that can be read here; `status` is the answer to give."""
+    """The body is not a readable export; `status` is the response status."""
 
     def __init__(self, message: str, status: int = 400) -> None:
         super().__init__(message)
@@ -76,7 +76,7 @@ def _unpacked(body: bytes, encoding: str) -> bytes:
                 raise UnreadableExport(f"the export is longer than {LARGEST_EXPORT} bytes", 413)
             return plain
         case other:
-            raise UnreadableExport(f"the export is encoded as {other}; expected gzip or nothing", 415)
+            raise UnreadableExport(f"the export is encoded as {other}; expected gzip or none", 415)
 
 
 def _from_protobuf(body: bytes) -> Any:

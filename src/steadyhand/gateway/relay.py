@@ -1,8 +1,9 @@
-"""One model call of an agent's own client: the answer is passed on while it arrives, as long as somebody listens.
+"""One model call of an agent's own client: the answer is forwarded while it arrives, as long as the client is
+connected.
 
-A server's answer in the client's own dialect is passed on byte for byte. Of any other model the text is passed on, and
-the rest follows at the end. Nothing can be taken back, so a call is retried only before its first piece is out. A
-client that hangs up ends the call.
+A server's answer in the client's own format is forwarded byte for byte. For any other model, the text is forwarded, and
+the rest follows at the end. Nothing can be taken back, so a call is retried only before its first chunk is sent. If the
+client disconnects, the call ends.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _NO_HEADERS: dict[str, str] = {}
 
 
 class StreamedAnswer:
-    """An answer on its way to a client that asked for a stream. Implements `ports.model.Listener`."""
+    """An answer being sent to a client that requested a stream. Implements `ports.model.Listener`."""
 
     def __init__(self, connection: GatewayConnection, interface: Interface, body: Mapping[str, Any]) -> None:
         self.begun: bool = False
@@ -59,7 +60,7 @@ class StreamedAnswer:
             self._send(self._translated.piece(text))
 
     def finish(self, response: ChatResponse) -> None:
-        """Send what is left of an answer that has begun. One that was broken off in a recording breaks off here too."""
+        """Send the rest of an answer that has started. If it was broken off in a recording, it breaks off here too."""
         if response.finish_reason is FinishReason.HUNG_UP:
             self._connection.break_off()
             return
@@ -70,7 +71,7 @@ class StreamedAnswer:
         self._connection.end()
 
     def fail(self, error: ModelError) -> None:
-        """End an answer that has begun the way it ended: well, or in the middle."""
+        """End an answer that has started the way it ended: complete, or broken off."""
         if self._translated is not None:
             self._send(self._translated.fail(str(error)))
         elif self._filter is not None:
@@ -91,10 +92,10 @@ class StreamedAnswer:
 
 
 class RelayedModel:
-    """The trial's model as it is asked once, for the client on this connection. A `ports.model.ChatModel`."""
+    """The trial's model for a single call, for the client on this connection. A `ports.model.ChatModel`."""
 
     def __init__(self, model: ChatModel, connection: GatewayConnection, answer: StreamedAnswer | None) -> None:
-        """Without `answer`, the client waits for the whole."""
+        """Without `answer`, the client waits for the complete answer."""
         self._model = model
         self._connection = connection
         self._answer = answer
@@ -124,11 +125,11 @@ class RelayedModel:
             self._connection.when_gone = None
 
     async def close(self) -> None:
-        """The trial's model is closed by its owner."""
+        """The owner of the trial's model closes it."""
 
 
 def _nothing_heard(zero: float, sent: float | None = None) -> ChatResponse:
-    """The client hung up before anything of the answer was there."""
+    """The client disconnected before any of the answer had arrived."""
     started_ms = round(((time.perf_counter() if sent is None else sent) - zero) * 1000, 3)
     attempt = Attempt(started_ms=started_ms, sent_ms=None if sent is None else started_ms)
     return ChatResponse(text="", attempt=attempt, finish_reason=FinishReason.HUNG_UP)

@@ -10,9 +10,8 @@ from steadyhand.plugins.extras import missing_extra
 
 
 def run_gateway(port: int = 0, *, otlp_port: int | None = None) -> GatewayServer:
-    """Takes a port and answers once it is started, and on `otlp_port` too, for programs that already run.
-
-    Raises `SetupError` when a port is not to be had.
+    """Binds a port and serves once it is started; also on `otlp_port`, for programs that are already running. Raises
+    `SetupError` if a port is not available.
     """
     server = GatewayServer(port)
     if otlp_port is not None:

@@ -1,13 +1,13 @@
-"""The HTTP server of a run: a door for each trial, and what is mounted behind every door.
+"""The HTTP server of a run: a separate endpoint for each trial, with mounts behind it.
 
     http://127.0.0.1:PORT/TOKEN/MOUNT/...
 
-`TOKEN` cannot be guessed and belongs to one trial, so that a request is told to which trial it belongs by its address
-alone. Whoever serves something mounts it (`Mount`); it is handed the request and the door it came through. What comes
-without a token goes to what is mounted in the open, if anything, which finds out for itself whose it is.
+`TOKEN` is unguessable and belongs to one trial, so the address alone identifies the trial of a request. Each kind of
+service is a `Mount`, which is given the request and the endpoint it came through. A request without a token goes to the
+open mount, if any, which determines the trial itself.
 
-Work goes on when its client hangs up, because what an agent asked for has happened, unless the mount sees to that
-itself; it ends when the door is closed.
+Work continues if its client disconnects, because the agent has already made the request, unless the mount handles that
+itself. It ends when the endpoint is closed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _ROUNDS = 10
 
 
 class Address:
-    """A URL that nobody can guess. `model` is what answers model calls that come to it, if anything does."""
+    """An unguessable URL. `model` answers its model calls, if any."""
 
     def __init__(self, origin: str, model: ChatModel | None) -> None:
         self.token: str = secrets.token_urlsafe(_TOKEN_BYTES)
@@ -44,8 +44,8 @@ class Address:
         return f"{self.base_url}/{mount}"
 
 
-class Door:
-    """The way into one trial: `trial` is told what comes through it."""
+class TrialEndpoint:
+    """The entry to one trial: `trial` receives the events."""
 
     def __init__(self, trial: TrialContext, address: Address) -> None:
         self.trial: TrialContext = trial
@@ -53,40 +53,40 @@ class Door:
         self.model: ChatModel | None = address.model
         self.at_work: dict[asyncio.Task[None], GatewayConnection] = {}
         self.kept: dict[str, Any] = {}
-        """What mounts keep for this trial, by their names. It goes when the trial does."""
+        """State of the mounts for this trial, by mount name. Discarded with the trial."""
 
     def url(self, mount: str) -> str:
         return self.address.url(mount)
 
 
 class Mount(Protocol):
-    """What is served behind every door, below one name."""
+    """A service behind every endpoint, under one name."""
 
     def addresses(self, address: Address) -> Addresses:
-        """What an agent is told of what is served here: nothing where it has no use for it."""
+        """The addresses that an agent is given for this service; empty if it does not need it."""
         ...
 
-    async def serve(self, request: GatewayRequest, door: Door) -> GatewayResponse: ...
+    async def serve(self, request: GatewayRequest, endpoint: TrialEndpoint) -> GatewayResponse: ...
 
-    async def settle(self, door: Door) -> None:
-        """The agent has ended a turn: wait, for a bounded time, for what is still on its way."""
+    async def settle(self, endpoint: TrialEndpoint) -> None:
+        """The agent has ended a turn: wait, for a limited time, for data in transit."""
         ...
 
-    async def leave(self, door: Door) -> None:
-        """The agent is closed and the trial about to end. Emit what is left to be told, and forget the door."""
+    async def leave(self, endpoint: TrialEndpoint) -> None:
+        """The agent is closed and the trial is about to end. Emit remaining events, and forget the endpoint."""
         ...
 
 
 @runtime_checkable
-class Watches(Protocol):
-    """A mount that sees what the agent does may say so."""
+class ObservingMount(Protocol):
+    """A mount that observes the agent's actions."""
 
-    def shows(self, door: Door, declared: Shows) -> Shows:
-        """What can be seen of the agent, as things stand in this trial."""
+    def shows(self, endpoint: TrialEndpoint, declared: Shows) -> Shows:
+        """What can currently be seen of the agent in this trial."""
         ...
 
-    def doubts(self, door: Door) -> tuple[str, ...]:
-        """What came too late for the checks that needed it. Asked for after `leave`."""
+    def doubts(self, endpoint: TrialEndpoint) -> tuple[str, ...]:
+        """What arrived too late for the checks that needed it. Called after `leave`."""
         ...
 
 
@@ -109,12 +109,12 @@ class GatewayServer:
     """One per run, on its event loop. Implements `ports.agent.ReusableAddresses`."""
 
     def __init__(self, port: int = 0) -> None:
-        """Take a port, 0 for any. Raises `SetupError` when it is not to be had."""
+        """Bind a port, 0 for any. Raises `SetupError` if it is not available."""
         self.mounts: dict[str, Mount] = {}
         self.late: Counter[str] = Counter()
-        """Requests that came after their trial had ended, by trial."""
+        """Requests that arrived after their trial had ended, by trial."""
         self._in_the_open: dict[str, OpenHandler] = {}
-        self._doors: dict[str, Door] = {}
+        self._endpoints: dict[str, TrialEndpoint] = {}
         self._closed: dict[str, str] = {}
         self._servers: list[asyncio.Server] = []
         self._connections: set[GatewayConnection] = set()
@@ -131,29 +131,29 @@ class GatewayServer:
         self._in_the_open[first] = handler
 
     async def start(self) -> None:
-        """Begin to answer, once."""
+        """Start serving, once."""
         async with self._starting:
             if not self._servers:
                 for bound in (self._socket, *self._more):
                     await self._listen(bound)
 
     async def listen(self, port: int) -> None:
-        """Answer on one more port. Raises `SetupError` when it is taken."""
+        """Also serve on another port. Raises `SetupError` if it is in use."""
         await self._listen(_bound(port))
 
     def also_at(self, port: int) -> None:
-        """Answer on one more port, once started. Raises `SetupError` when it is taken."""
+        """Also serve on another port, once started. Raises `SetupError` if it is in use."""
         self._more.append(_bound(port))
 
     async def _listen(self, bound: socket.socket) -> None:
         loop = asyncio.get_running_loop()
         self._servers.append(await loop.create_server(self._connect, sock=bound, backlog=1024))
 
-    async def open_door(self, trial: TrialContext, model: ChatModel | None = None) -> Door:
+    async def open_endpoint(self, trial: TrialContext, model: ChatModel | None = None) -> TrialEndpoint:
         await self.start()
-        door = Door(trial, Address(self._origin, model))
-        self._doors[door.address.token] = door
-        return door
+        endpoint = TrialEndpoint(trial, Address(self._origin, model))
+        self._endpoints[endpoint.address.token] = endpoint
+        return endpoint
 
     def addresses(self, address: Address) -> Addresses:
         names: dict[str, str] = {}
@@ -170,65 +170,69 @@ class GatewayServer:
 
     def point(self, reusable: Addresses, trial: TrialContext | None) -> None:
         """Let the reusable addresses lead to this trial, which must be open here, or nowhere."""
-        found = None if trial is None else next((door for door in self._doors.values() if door.trial is trial), None)
+        found = (
+            None
+            if trial is None
+            else next((endpoint for endpoint in self._endpoints.values() if endpoint.trial is trial), None)
+        )
         if found is None:
-            self._doors.pop(reusable.token, None)
+            self._endpoints.pop(reusable.token, None)
         else:
-            self._doors[reusable.token] = found
+            self._endpoints[reusable.token] = found
 
-    def door(self, token: str) -> Door | None:
-        return self._doors.get(token)
+    def endpoint(self, token: str) -> TrialEndpoint | None:
+        return self._endpoints.get(token)
 
     @property
-    def doors(self) -> tuple[Door, ...]:
-        """Those of the trials that are under way."""
-        return tuple(set(self._doors.values()))
+    def endpoints(self) -> tuple[TrialEndpoint, ...]:
+        """The endpoints of the running trials."""
+        return tuple(set(self._endpoints.values()))
 
-    async def hear_out(self, door: Door) -> None:
-        """A client that hung up before its agent replied has hung up by now; what follows takes a few rounds of the
-        event loop."""
-        for _ in range(_ROUNDS if door.at_work else 0):
+    async def hear_out(self, endpoint: TrialEndpoint) -> None:
+        """A client that disconnected before its agent replied has done so by now; noticing it takes a few iterations of
+        the event loop."""
+        for _ in range(_ROUNDS if endpoint.at_work else 0):
             await asyncio.sleep(0)
 
-    async def settle(self, door: Door) -> None:
+    async def settle(self, endpoint: TrialEndpoint) -> None:
         for mount in self.mounts.values():
-            await mount.settle(door)
+            await mount.settle(endpoint)
 
-    def shows(self, door: Door, declared: Shows) -> Shows:
+    def shows(self, endpoint: TrialEndpoint, declared: Shows) -> Shows:
         for mount in self.mounts.values():
-            if isinstance(mount, Watches):
-                declared = mount.shows(door, declared)
+            if isinstance(mount, ObservingMount):
+                declared = mount.shows(endpoint, declared)
         return declared
 
-    def doubts(self, door: Door) -> tuple[str, ...]:
-        watching = [mount for mount in self.mounts.values() if isinstance(mount, Watches)]
-        return tuple(doubt for mount in watching for doubt in mount.doubts(door))
+    def doubts(self, endpoint: TrialEndpoint) -> tuple[str, ...]:
+        watching = [mount for mount in self.mounts.values() if isinstance(mount, ObservingMount)]
+        return tuple(doubt for mount in watching for doubt in mount.doubts(endpoint))
 
-    async def close_door(self, door: Door) -> None:
-        """From here on nothing comes in, and nothing that came in is still at work."""
-        if self._doors.pop(door.address.token, None) is None:
+    async def close_endpoint(self, endpoint: TrialEndpoint) -> None:
+        """From here on no request is accepted, and none is still being handled."""
+        if self._endpoints.pop(endpoint.address.token, None) is None:
             return
-        for token in [token for token, open_door in self._doors.items() if open_door is door]:
-            del self._doors[token]
-        self._closed[door.address.token] = door.trial.trial_id
+        for token in [token for token, open_endpoint in self._endpoints.items() if open_endpoint is endpoint]:
+            del self._endpoints[token]
+        self._closed[endpoint.address.token] = endpoint.trial.trial_id
         if len(self._closed) > _MOST_CLOSED:
             del self._closed[next(iter(self._closed))]
-        under_way = tuple(door.at_work)
+        under_way = tuple(endpoint.at_work)
         if under_way:
-            await _hang_up(door.at_work)
+            await _hang_up(endpoint.at_work)
             many = (
                 f"{len(under_way)} requests to the gateway were"
                 if len(under_way) > 1
                 else "1 request to the gateway was"
             )
             message = f"{many} still under way when the trial ended"
-            door.trial.emit(Noted(at_ms=door.trial.elapsed_ms(), message=message, level="warning"))
+            endpoint.trial.emit(Noted(at_ms=endpoint.trial.elapsed_ms(), message=message, level="warning"))
         for mount in self.mounts.values():
-            await mount.leave(door)
+            await mount.leave(endpoint)
 
     async def close(self) -> None:
-        for door in tuple(self._doors.values()):
-            await self.close_door(door)
+        for endpoint in tuple(self._endpoints.values()):
+            await self.close_endpoint(endpoint)
         for server in self._servers:
             server.close()
         for bound in (self._socket, *self._more):
@@ -248,37 +252,37 @@ class GatewayServer:
         return connection
 
     async def answer(self, call: GatewayCall, connection: GatewayConnection) -> None:
-        """Answer one request, as work of the trial whose address it came to."""
+        """Answer one request, as work of the trial whose address it was sent to."""
         path, _, query = call.target.partition("?")
         first, _, rest = path.lstrip("/").partition("/")
-        door = self._doors.get(first)
-        if door is None:
-            await connection.send(await self._without_door(call, first, path.lstrip("/"), query))
+        endpoint = self._endpoints.get(first)
+        if endpoint is None:
+            await connection.send(await self._without_endpoint(call, first, path.lstrip("/"), query))
             return
         name, _, below = rest.partition("/")
         mount = self.mounts.get(name)
         if mount is None:
-            message = f"nothing is served at /{name}; there is {', '.join(self.mounts) or 'nothing'}"
+            message = f"not found: /{name}; there is {', '.join(self.mounts) or 'nothing'}"
             await connection.send(refusal(404, message))
             return
         task = asyncio.current_task()
         assert task is not None
-        door.at_work[task] = connection
+        endpoint.at_work[task] = connection
         try:
             request = GatewayRequest(call.method, below, query, call.headers, bytes(call.body), connection)
-            await connection.send(await self._served(mount, request, door))
+            await connection.send(await self._served(mount, request, endpoint))
         finally:
-            del door.at_work[task]
+            del endpoint.at_work[task]
 
-    async def _served(self, mount: Mount, request: GatewayRequest, door: Door) -> GatewayResponse:
+    async def _served(self, mount: Mount, request: GatewayRequest, endpoint: TrialEndpoint) -> GatewayResponse:
         try:
-            return await mount.serve(request, door)
+            return await mount.serve(request, endpoint)
         except Exception as error:  # noqa: BLE001 - a bug of ours must neither hang the agent nor pass unseen
             message = f"the gateway failed: {type(error).__name__}: {error}"
-            door.trial.emit(Noted(at_ms=door.trial.elapsed_ms(), message=message, level="warning"))
+            endpoint.trial.emit(Noted(at_ms=endpoint.trial.elapsed_ms(), message=message, level="warning"))
             return refusal(500, message)
 
-    async def _without_door(self, call: GatewayCall, first: str, path: str, query: str) -> GatewayResponse:
+    async def _without_endpoint(self, call: GatewayCall, first: str, path: str, query: str) -> GatewayResponse:
         if first in self._closed:
             self.late[self._closed[first]] += 1
             return refusal(410, "the trial that this address belongs to has ended")
@@ -289,7 +293,7 @@ class GatewayServer:
 
 
 async def _hang_up(at_work: Mapping[asyncio.Task[None], GatewayConnection]) -> None:
-    """End what is under way. Work that knows what to do when its client hangs up has a moment to do so."""
+    """End running work. Work that handles a disconnecting client has a moment to do so."""
     tasks = list(at_work)
     leaving = [task for task, connection in at_work.items() if connection.when_gone is not None]
     for task, connection in tuple(at_work.items()):
@@ -305,31 +309,31 @@ async def _hang_up(at_work: Mapping[asyncio.Task[None], GatewayConnection]) -> N
 
 
 class TrialGateway:
-    """One trial's way in. Implements `ports.agent.Gateway`."""
+    """The gateway of one trial. Implements `ports.agent.Gateway`."""
 
     def __init__(self, server: GatewayServer, model: ChatModel | None = None) -> None:
         self._server = server
         self._model = model
-        self._door: Door | None = None
+        self._endpoint: TrialEndpoint | None = None
 
     async def open(self, trial: TrialContext) -> Addresses:
-        self._door = await self._server.open_door(trial, self._model)
-        return self._server.addresses(self._door.address)
+        self._endpoint = await self._server.open_endpoint(trial, self._model)
+        return self._server.addresses(self._endpoint.address)
 
     async def hear_out(self) -> None:
-        if self._door is not None:
-            await self._server.hear_out(self._door)
+        if self._endpoint is not None:
+            await self._server.hear_out(self._endpoint)
 
     async def settle(self) -> None:
-        if self._door is not None:
-            await self._server.settle(self._door)
+        if self._endpoint is not None:
+            await self._server.settle(self._endpoint)
 
     def shows(self, declared: Shows) -> Shows:
-        return declared if self._door is None else self._server.shows(self._door, declared)
+        return declared if self._endpoint is None else self._server.shows(self._endpoint, declared)
 
     def doubts(self) -> tuple[str, ...]:
-        return () if self._door is None else self._server.doubts(self._door)
+        return () if self._endpoint is None else self._server.doubts(self._endpoint)
 
     async def close(self) -> None:
-        if self._door is not None:
-            await self._server.close_door(self._door)
+        if self._endpoint is not None:
+            await self._server.close_endpoint(self._endpoint)

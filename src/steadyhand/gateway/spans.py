@@ -1,7 +1,7 @@
-"""What spans tell of an agent: model calls, actions with arguments and results, thoughts.
+"""Interprets an agent's spans: model calls, actions with arguments and results, thoughts.
 
-Read are the conventions for generative AI, by the names of 1.36 and the current ones, and OpenInference. Where a
-framework has names of its own for the same thing, they stand beside those. Pure functions.
+Supports the GenAI semantic conventions (the names of 1.36 and the current ones) and OpenInference, as well as
+framework-specific names for the same things. Pure functions.
 """
 
 from __future__ import annotations
@@ -54,21 +54,21 @@ def kind_of(span: TraceSpan) -> SpanKind:
     return "model" if "gen_ai.request.model" in held or "llm.model_name" in held else "other"
 
 
-class Telling(Record):
-    """What spans tell, in the order in which it began. `tools` says that the agent's tools are instrumented, and
-    `without_arguments` names those whose spans keep the arguments to themselves."""
+class SpanEvents(Record):
+    """The events from spans, in the order in which they began. `tools` is whether the agent's tools are instrumented,
+    and `without_arguments` names those whose spans lack the arguments."""
 
     events: tuple[AnyEvent, ...] = ()
     tools: bool = False
     without_arguments: tuple[str, ...] = ()
 
 
-def tell(
+def read_spans(
     spans: Sequence[TraceSpan], known: Mapping[str, TraceSpan], *, at_ms: Callable[[int], float], models: bool = True
-) -> Telling:
-    """`known` are all spans of the trace so far, by id; `at_ms` turns a span's time into one of the trial.
+) -> SpanEvents:
+    """`known` are all spans of the trace so far, by id; `at_ms` converts a span's time to the trial's.
 
-    With `models` false, model calls are left out, because they have been seen in another way.
+    With `models` false, model calls are left out, because they are recorded elsewhere.
     """
     events: list[AnyEvent] = []
     tools = False
@@ -83,16 +83,16 @@ def tell(
                 events += _model_call(span, known, at_ms, models=models)
             case _:
                 pass
-    return Telling(events=tuple(events), tools=tools, without_arguments=tuple(dict.fromkeys(silent)))
+    return SpanEvents(events=tuple(events), tools=tools, without_arguments=tuple(dict.fromkeys(silent)))
 
 
 def agent_of(span: TraceSpan, known: Mapping[str, TraceSpan]) -> str | None:
-    """The agent that it is done by: its own attribute, or that of the nearest span around it."""
+    """The agent that did it: from its own attribute, or from that of the nearest enclosing span."""
     return next((name for each in _around(span, known) if (name := _text(each, _AGENTS))), None)
 
 
 def _around(span: TraceSpan, known: Mapping[str, TraceSpan]) -> Iterable[TraceSpan]:
-    """The span, and those that it lies in, from the inside out."""
+    """The span and its ancestors, from the inside out."""
     seen: set[str] = set()
     look: TraceSpan | None = span
     while look is not None and look.span_id not in seen:
@@ -102,7 +102,7 @@ def _around(span: TraceSpan, known: Mapping[str, TraceSpan]) -> Iterable[TraceSp
 
 
 def _is_same_action(span: TraceSpan, known: Mapping[str, TraceSpan]) -> bool:
-    """Whether a span around this one tells of the same call: a client of MCP within the framework's own span."""
+    """Whether an enclosing span describes the same call, such as an MCP client inside the framework's own span."""
     around = iter(_around(span, known))
     next(around)
     return any(kind_of(outer) == "tool" and _same_call(span, outer) for outer in around)
@@ -148,7 +148,7 @@ def _tool_name(span: TraceSpan) -> str:
 
 
 def _arguments(span: TraceSpan) -> dict[str, Any] | None:
-    """None where the span does not say."""
+    """None if the span does not say."""
     given = _first(span, _ARGUMENTS)
     if given is None:
         return None
@@ -208,7 +208,7 @@ def _finish(span: TraceSpan) -> Finish | None:
 
 
 def _output(span: TraceSpan) -> tuple[str | None, list[str], tuple[ToolCall, ...]]:
-    """What the model said, thought and asked for."""
+    """The model's text, thoughts and tool calls."""
     messages = span.attributes.get("gen_ai.output.messages")
     if messages is not None:
         return _parts(part for message in _objects(_decoded(messages)) for part in _objects(message.get("parts")))
@@ -265,7 +265,7 @@ def _objects(value: Any) -> list[Mapping[str, Any]]:
 
 
 def _decoded(value: Any) -> Any:
-    """What a text holds as JSON, where it holds an object or a list; else the value itself."""
+    """The parsed value of a string that contains a JSON object or list; else the value itself."""
     if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
         try:
             return json.loads(value)

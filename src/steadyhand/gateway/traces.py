@@ -1,7 +1,7 @@
-"""The OTLP receiver: spans that agents export, told to the trials that they belong to.
+"""The OTLP receiver: assigns the spans that agents export to their trials.
 
-A span belongs to the trial whose address it came to, or to the trial whose trace id it has when it came to the open
-address of the run (`--otlp-port`). What can go wrong has one outcome each:
+A span belongs to the trial whose address it was sent to or, at the open address of the run (`--otlp-port`), to the
+trial with its trace id. What can go wrong has one outcome each:
 
 - *out of order*: spans are told at the end of the turn, in the order in which they began;
 - *duplicate*: the first one of a span id counts;
@@ -21,14 +21,14 @@ from msgspec.structs import replace
 
 from steadyhand.gateway.connection import GatewayRequest, GatewayResponse, refusal
 from steadyhand.gateway.otlp import PROTOBUF, TraceSpan, UnreadableExport, protobuf_is_read, read_export
-from steadyhand.gateway.server import Address, Door, GatewayServer
-from steadyhand.gateway.spans import kind_of, tell
+from steadyhand.gateway.server import Address, GatewayServer, TrialEndpoint
+from steadyhand.gateway.spans import kind_of, read_spans
 from steadyhand.ports.agent import Addresses, Shows, TrialContext, turn_span_id
 from steadyhand.records.event import ActionTaken, AnyEvent, Noted
 
 MOUNT = "otlp"
 WAIT_S = 6.0
-"""Longer than the five seconds for which exporters collect spans unless they are told otherwise."""
+"""Longer than the five seconds for which exporters batch spans by default."""
 MOST_SPANS = 100_000
 _DELAY_MS = 200
 _CLOCKS_DIFFER_MS = 50.0
@@ -39,10 +39,10 @@ def trace_id_of(token: str) -> str:
 
 
 class TrialTrace:
-    """The spans of one trial, and what they have come to."""
+    """The spans of one trial, and the resulting state."""
 
     def __init__(self, trial: TrialContext, trace_id: str, *, models: bool) -> None:
-        """With `models` false, model calls come another way, and are not told again."""
+        """With `models` false, model calls are recorded elsewhere, and not repeated."""
         self._trial = trial
         self._models = models
         self._spans: dict[str, TraceSpan] = {}
@@ -54,7 +54,7 @@ class TrialTrace:
         self._turns = 0
         self._began_ms = 0.0
         self.problem: str | None = None
-        """Why the trace is not complete. What a turn lacked stays in doubt for the rest of the trial."""
+        """Why the trace is incomplete. If a turn lacked spans, the rest of the trial stays in doubt."""
         self._lost: str | None = None
         self.any = False
         self.tools_seen = False
@@ -80,7 +80,7 @@ class TrialTrace:
         self._arrived.set()
 
     async def settle(self, *, wait_s: float) -> None:
-        """A turn has ended: wait for its spans, where any are expected, and tell what they say."""
+        """A turn has ended: wait for its spans, if any are expected, and emit their events."""
         declared = self._trial.shows.traced
         self._turns += 1
         self._ours[turn_span_id(self._trace_id, self._turns)] = self._turns
@@ -98,20 +98,20 @@ class TrialTrace:
         self._began_ms = self._trial.elapsed_ms()
 
     def leave(self) -> None:
-        """The trial ends: what came since the last turn was checked is late."""
+        """The trial ends: anything that arrived after the last turn was checked is late."""
         self._tell(late_before=self._turns + 1)
         self._spans.clear()
 
     def _missing(self) -> str | None:
-        """What the trace of the present turn still lacks."""
+        """What is still missing from the trace of the current turn."""
         if self._lost is not None:
             return None  # no use in waiting
         if not self._untold:
-            return "no span of this turn has come"
+            return "no span of this turn has arrived"
         for span in self._untold:
             parent = span.parent_id
             if parent and parent not in self._spans and parent not in self._ours:
-                return f"the span around {span.name!r} has not come"
+                return f"the span around {span.name!r} has not arrived"
         return None
 
     def _tell(self, *, late_before: int) -> None:
@@ -122,28 +122,28 @@ class TrialTrace:
         self._emit_late(late)
 
     def _emit_all(self, spans: list[TraceSpan]) -> None:
-        told = tell(spans, self._spans, at_ms=self._at_ms, models=self._models)
+        told = read_spans(spans, self._spans, at_ms=self._at_ms, models=self._models)
         self.tools_seen = self.tools_seen or told.tools
         for event in told.events:
             self._emit(event)
         if told.without_arguments:
             names = ", ".join(told.without_arguments)
             self.problem = self.problem or (
-                f"the spans of {names} do not say with which arguments; let the instrumentation record them"
+                f"the spans of {names} do not include the arguments; have the instrumentation record them"
             )
 
     def _emit_late(self, spans: list[TraceSpan]) -> None:
         tools = [span for span in spans if kind_of(span) == "tool"]
         if not tools:
             return
-        for event in tell(tools, self._spans, at_ms=self._at_ms).events:
+        for event in read_spans(tools, self._spans, at_ms=self._at_ms).events:
             if isinstance(event, ActionTaken):
-                message = f"the action {event.name} was told by the trace after its turn had been checked"
+                message = f"the action {event.name} was reported by the trace only after its turn had been checked"
                 self._emit(Noted(at_ms=self._trial.elapsed_ms(), message=message, level="warning"))
                 self.doubts.append(message)
 
     def _turn_of(self, span: TraceSpan) -> int:
-        """The turn that it was made in: by the span of ours that it lies in, else by the time."""
+        """The turn of an event: by our enclosing span, else by its time."""
         seen: set[str] = set()
         look = span
         while look.span_id not in seen:
@@ -159,7 +159,7 @@ class TrialTrace:
         return self._turns - 1 if before else self._turns
 
     def _at_ms(self, nanoseconds: int) -> float:
-        """A time of the agent's clock as one of the trial, within the turn: its clock may be wrong."""
+        """The agent's time converted to the trial's, clamped to the turn, because its clock may be wrong."""
         at_ms = (nanoseconds - self._zero_ns) / 1e6
         return round(min(max(at_ms, self._began_ms), self._trial.elapsed_ms()), 3)
 
@@ -168,7 +168,7 @@ class TrialTrace:
 
 
 class TraceReceiver:
-    """A mount of the gateway, and what answers at the open address of a run.
+    """A mount of the gateway, and the handler for the open address of a run.
 
     `wait_s` is how long the end of a turn waits for spans, if the agent's tools are declared to be traced (`Shows`) or
     spans of its trial have come.
@@ -183,7 +183,7 @@ class TraceReceiver:
         server.mount_in_the_open("v1", self.serve_in_the_open)
 
     def addresses(self, address: Address) -> Addresses:
-        """Nothing here depends on the trial, so that a program that serves many may keep it."""
+        """Independent of the trial, so that a program that serves many trials can keep it."""
         trace_id = trace_id_of(address.token)
         self._tokens[trace_id] = address.token
         endpoint = address.url(MOUNT)
@@ -199,10 +199,10 @@ class TraceReceiver:
             },
         )
 
-    async def serve(self, request: GatewayRequest, door: Door) -> GatewayResponse:
+    async def serve(self, request: GatewayRequest, endpoint: TrialEndpoint) -> GatewayResponse:
         if not request.path.endswith("v1/traces"):
             return _accepted(request)  # metrics and logs, which the same variables may send here
-        trace = self._trace(door)
+        trace = self._trace(endpoint)
         try:
             trace.take(self._read(request))
         except UnreadableExport as error:
@@ -211,34 +211,34 @@ class TraceReceiver:
         return _accepted(request)
 
     async def serve_in_the_open(self, request: GatewayRequest) -> GatewayResponse:
-        """Spans that name no trial but by their trace id."""
+        """Spans that identify their trial only by the trace id."""
         if request.path != "v1/traces":
             return _accepted(request)
         try:
             spans = self._read(request)
         except UnreadableExport as error:
-            for door in self._server.doors:  # they may have been of any trial
-                self._trace(door).lose(str(error))
+            for endpoint in self._server.endpoints:  # they may have been of any trial
+                self._trace(endpoint).lose(str(error))
             return refusal(error.status, str(error))
         for trace_id in dict.fromkeys(span.trace_id for span in spans):
             own = [span for span in spans if span.trace_id == trace_id]
-            door = self._server.door(self._tokens.get(trace_id, ""))
-            if door is None:
+            endpoint = self._server.endpoint(self._tokens.get(trace_id, ""))
+            if endpoint is None:
                 self.foreign += len(own)
             else:
-                self._trace(door).take(own)
+                self._trace(endpoint).take(own)
         return _accepted(request)
 
-    async def settle(self, door: Door) -> None:
-        await self._trace(door).settle(wait_s=self._wait_s)
+    async def settle(self, endpoint: TrialEndpoint) -> None:
+        await self._trace(endpoint).settle(wait_s=self._wait_s)
 
-    async def leave(self, door: Door) -> None:
-        self._trace(door).leave()
-        self._tokens.pop(trace_id_of(door.address.token), None)
+    async def leave(self, endpoint: TrialEndpoint) -> None:
+        self._trace(endpoint).leave()
+        self._tokens.pop(trace_id_of(endpoint.address.token), None)
 
-    def shows(self, door: Door, declared: Shows) -> Shows:
-        """What can be seen of the agent, given what has come of its trace."""
-        trace: TrialTrace | None = door.kept.get(MOUNT)
+    def shows(self, endpoint: TrialEndpoint, declared: Shows) -> Shows:
+        """What can be seen of the agent, given the trace so far."""
+        trace: TrialTrace | None = endpoint.kept.get(MOUNT)
         if not declared.acts or (declared.actions == "seen" and not declared.served_only) or trace is None:
             return declared
         if trace.problem is not None and (declared.traced or trace.tools_seen):
@@ -249,26 +249,26 @@ class TraceReceiver:
             return replace(declared, actions="seen", served_only=False)
         return declared
 
-    def doubts(self, door: Door) -> tuple[str, ...]:
-        trace: TrialTrace | None = door.kept.get(MOUNT)
+    def doubts(self, endpoint: TrialEndpoint) -> tuple[str, ...]:
+        trace: TrialTrace | None = endpoint.kept.get(MOUNT)
         return () if trace is None else tuple(trace.doubts)
 
-    def _trace(self, door: Door) -> TrialTrace:
-        if MOUNT not in door.kept:
-            trace_id = trace_id_of(door.address.token)
-            door.kept[MOUNT] = TrialTrace(door.trial, trace_id, models=door.model is None)
-        return door.kept[MOUNT]
+    def _trace(self, endpoint: TrialEndpoint) -> TrialTrace:
+        if MOUNT not in endpoint.kept:
+            trace_id = trace_id_of(endpoint.address.token)
+            endpoint.kept[MOUNT] = TrialTrace(endpoint.trial, trace_id, models=endpoint.model is None)
+        return endpoint.kept[MOUNT]
 
     def _read(self, request: GatewayRequest) -> list[TraceSpan]:
         if request.method != "POST":
-            raise UnreadableExport(f"spans are posted here, not sent by {request.method}", 405)
+            raise UnreadableExport(f"send spans with POST, not with {request.method}", 405)
         return read_export(
             request.body, request.headers.get("content-type", ""), request.headers.get("content-encoding", "")
         )
 
 
 def _accepted(request: GatewayRequest) -> GatewayResponse:
-    """The answer to an export that was taken whole, in the form of the request."""
+    """The response to a fully accepted export, in the format of the request."""
     if request.headers.get("content-type", "").startswith(PROTOBUF):
         return GatewayResponse(content_type=PROTOBUF)
     return GatewayResponse(body=b"{}")

@@ -1,7 +1,6 @@
-"""How well a judge agrees with people: accuracy, Cohen's kappa, and how often it passes or fails what it should not.
+"""How well a judge agrees with people: accuracy, Cohen's kappa, and the rates of false passes and false fails.
 
-People's labels are taken for the truth. A case on which the judge gave no judgement is left out of the rates and
-counted beside them.
+People's labels are treated as the truth. Cases without a judgement are excluded from the rates and counted separately.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ class Case(Record):
 
 
 def agreement(cases: Iterable[Case], confidence: float = CONFIDENCE) -> Agreement:
-    """Of one judge with the labels, both taken as independent from case to case."""
+    """The agreement of one judge with the labels, assuming independent cases."""
     counts = {(label, judged): 0 for label in ("pass", "fail") for judged in ("pass", "fail", None)}
     for case in cases:
         counts[case.label, case.judged] += 1
@@ -65,7 +64,7 @@ def cohens_kappa(yes_yes: int, yes_no: int, no_yes: int, no_no: int) -> float | 
 
 
 def kappa_interval(yes_yes: int, yes_no: int, no_yes: int, no_no: int, confidence: float = CONFIDENCE) -> Bounds | None:
-    """By the large-sample variance of Fleiss, Cohen and Everitt (1969); None where that is zero or not defined."""
+    """By the large-sample variance of Fleiss, Cohen and Everitt (1969); None if that is zero or undefined."""
     kappa = cohens_kappa(yes_yes, yes_no, no_yes, no_no)
     if kappa is None:
         return None
@@ -86,7 +85,7 @@ def kappa_interval(yes_yes: int, yes_no: int, no_yes: int, no_no: int, confidenc
 
 
 def shortfall(found: Agreement, bars: CalibrationConfig) -> str | None:
-    """Why the judge does not come up to the bars, or None. A figure that cannot be had comes up to none."""
+    """Why the judge does not meet the thresholds, or None. An undefined figure meets none."""
     if found.cases < bars.min_labels:
         return f"it was compared with {found.cases} labels, and `min_labels` is {bars.min_labels}"
     if bars.min_kappa is not None and (found.kappa is None or found.kappa < bars.min_kappa):

@@ -1,6 +1,6 @@
-"""Comparing a value with a JSON Schema that somebody else wrote: a scenario, a plugin, an MCP server.
+"""Validates a value against an untrusted JSON Schema, from a scenario, a plugin or an MCP server.
 
-`jsonschema` by itself would match a pattern for hours, fetch what a reference names, and follow one in circles.
+`jsonschema` alone could match a pattern for hours, fetch remote references, and follow circular ones.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 
 
 class EndlessSchema(ValueError):
-    """The schema takes too long to compare with a value, or refers to itself without end."""
+    """Validation takes too long, or the schema refers to itself endlessly."""
 
 
 def bounded_validator(schema: Mapping[str, Any], name: str = "json_schema", *, named: bool = True) -> Any:
-    """A `jsonschema` validator with bounds: on time, for patterns and as a whole, and on references, which are not
+    """A `jsonschema` validator with limits on time, for patterns and in total, and on references, which are not
     fetched. For one value, or a few.
 
-    While it validates it raises `EndlessSchema` when a bound is reached, `RecursionError`, and
+    Validation raises `EndlessSchema` if a limit is reached, `RecursionError`, and
     `referencing.exceptions.Unresolvable`. Raises `ValueError` for a schema that it cannot bound, and if properties are
     to be `named`, for one with patterns instead; messages call it `name`.
     """
@@ -57,7 +57,7 @@ def bounded_validator(schema: Mapping[str, Any], name: str = "json_schema", *, n
 
 
 def complaint(schema: Mapping[str, Any], value: Any, name: str) -> str | None:
-    """What is wrong with the value, or None. Raises `ValueError` if it is the schema, called `name`."""
+    """What is wrong with the value, or None. Raises `ValueError` if the schema, called `name`, is invalid."""
     from jsonschema import Draft202012Validator
     from jsonschema.exceptions import SchemaError, ValidationError, relevance
     from referencing.exceptions import Unresolvable
@@ -68,11 +68,11 @@ def complaint(schema: Mapping[str, Any], value: Any, name: str) -> str | None:
             islice(bounded_validator(schema, name, named=False).iter_errors(value), _MOST_ERRORS)
         )
     except SchemaError as error:
-        raise ValueError(f"{name} is not one: {error.message}") from None
+        raise ValueError(f"{name} is not valid: {error.message}") from None
     except Unresolvable as error:
         raise ValueError(f"{name} refers to {error.ref!r}, which it does not contain") from None
     except RecursionError:
-        raise ValueError(f"{name} refers to itself without end") from None
+        raise ValueError(f"{name} refers to itself endlessly") from None
     errors = sorted(found, key=relevance)
     return "; ".join(f"{error.json_path}: {shorten(error.message, _LONGEST)}" for error in errors[:5]) or None
 
@@ -88,7 +88,7 @@ class _Bounds:
     def limited(self, check: Any, *, counted: bool) -> Any:
         def run(*arguments: Any) -> Any:
             if time.thread_time() > self._until_s:
-                raise EndlessSchema(f"{self._name} takes too long to compare; simplify it")
+                raise EndlessSchema(f"{self._name} takes too long to check; simplify it")
             self._followed += counted
             if self._followed > _MOST_REFERENCES:
                 raise EndlessSchema(f"{self._name} follows more than {_MOST_REFERENCES:,} references; simplify it")
@@ -132,7 +132,7 @@ class _Bounds:
             yield _error(f"Additional properties are not allowed ({listed} {verb} unexpected)")
 
     def unique_items(self, validator: Any, wanted: Any, value: Any, _: Any) -> Iterator[Any]:
-        """By what their JSON looks like, since comparing each with each takes the square of their number."""
+        """Compares their JSON, because comparing each with each would take quadratic time."""
         if wanted and validator.is_type(value, "array"):
             shown = {json.dumps(_canonical(each), sort_keys=True) for each in value}
             if len(shown) < len(value):
@@ -146,7 +146,7 @@ def _error(message: str) -> Any:
 
 
 def _canonical(value: Any) -> Any:
-    """With numbers that JSON Schema takes for equal written alike."""
+    """With numbers that JSON Schema considers equal normalised."""
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, list):
@@ -189,4 +189,4 @@ def _check_pattern(pattern: str, name: str) -> None:
     try:
         compiled(pattern, case_sensitive=True)
     except (regex.error, OverflowError, RecursionError) as error:
-        raise ValueError(f"{name} has the pattern {pattern!r}, which is not one: {error}") from None
+        raise ValueError(f"{name} has the pattern {pattern!r}, which is not valid: {error}") from None

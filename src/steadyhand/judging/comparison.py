@@ -1,8 +1,8 @@
 """Is B better than A? Two runs or targets, paired by scenario: pass rates, and the rule of the gate.
 
-The scenarios of a comparison are fixed: both sides ran the same ones, and the question is about them. So the tests
-permute trials within a scenario, never scenarios. Trials of one scenario and side are taken as independent. Everything
-here works on counts per scenario; a difference is always B minus A.
+The scenarios of a comparison are fixed: both sides ran the same ones, and the question is about them. The tests
+therefore permute trials within a scenario, never scenarios. Trials of one scenario and side are assumed to be
+independent. Everything here works on counts per scenario; a difference is always B minus A.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class ScenarioDifference(Record):
     p_value: Annotated[float, doc("Two-sided p-value by Fisher's exact test")]
     p_adjusted: Annotated[float, doc("p-value after Holm's correction")]
     trials_to_tell: Annotated[
-        int | None, doc("Trials a side that would tell a difference of this size; None when none was seen")
+        int | None, doc("Trials per side needed to detect a difference of this size; null if no difference was seen")
     ]
 
 
@@ -87,7 +87,7 @@ class RateComparison(Record):
     suite: Annotated[SuiteDifference | None, doc("All of them together; null when nothing could be paired")]
     only_a: Annotated[list[str], doc("Scenarios that only A has")] = []
     only_b: Annotated[list[str], doc("Scenarios that only B has")] = []
-    undecided: Annotated[list[str], doc("Scenarios on both sides of which one side has no decided trial")] = []
+    undecided: Annotated[list[str], doc("Scenarios on both sides where one side has no decided trial")] = []
 
 
 def pair_up(a: Mapping[str, Tries], b: Mapping[str, Tries]) -> list[Pair]:
@@ -102,7 +102,7 @@ def pair_up(a: Mapping[str, Tries], b: Mapping[str, Tries]) -> list[Pair]:
 def compare_rates(
     a: Mapping[str, Tries], b: Mapping[str, Tries], *, confidence: float = 0.95, power: float = 0.8
 ) -> RateComparison:
-    """Pass rates of two sides by scenario and as a suite. What cannot be paired is listed, never dropped in silence."""
+    """Pass rates of two sides by scenario and as a suite. What cannot be paired is listed, never silently dropped."""
     pairs = pair_up(a, b)
     usable = [pair for pair in pairs if pair.comparable]
     alpha = 1 - confidence
@@ -176,7 +176,8 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def trials_to_tell(pairs: Sequence[Pair], *, alpha: float = 0.05, power: float = 0.8) -> int | None:
-    """Trials per scenario and side that tell the mean difference as it was seen, two-sided; None when there is none.
+    """Trials per scenario and side needed to detect the observed mean difference, two-sided; None if there is no
+    difference.
 
     The normal approximation with Fleiss's continuity correction, which fits Fisher's test for one scenario and the
     permutation test for several. An observed difference is a guess at the true one, so this is too.
@@ -318,9 +319,11 @@ class GateTest(Record):
     alpha: Annotated[float, doc("Chance of a false alarm when nothing changed")]
     scenarios: Annotated[list[ScenarioDrop], doc("Each scenario that was tested")]
     suite_p_value: Annotated[float, doc("p-value of a drop over all scenarios")]
-    decidable: Annotated[bool, doc("False when not even B failing every trial would have been told: too little data")]
+    decidable: Annotated[
+        bool, doc("False if there is too little data: even B failing every trial would not be significant")
+    ]
     left_out: Annotated[
-        list[str], doc("Scenarios of which one side has no decided trial: not tested, so not cleared either")
+        list[str], doc("Scenarios where one side has no decided trial: not tested, and so not cleared")
     ] = []
 
     @property

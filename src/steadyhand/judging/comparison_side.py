@@ -16,9 +16,9 @@ _TIERS = tuple(LatencyTier)
 
 
 class TrialFacts(Record):
-    """What a comparison needs of one trial. `cost` is that of the agent's calls; None when it is not known.
-
-    `recorded_id` is the scenario's id in the run; by `scenario_id` it is paired, the same for all targets.
+    """The data of one trial that a comparison needs. `cost` is that of the agent's calls; None if unknown.
+    `recorded_id` is the scenario's id in the run; `scenario_id`, which is the same for all targets, is used for
+    pairing.
     """
 
     recorded_id: str
@@ -32,7 +32,7 @@ class TrialFacts(Record):
     latency_spoiled: bool = False
     tier: LatencyTier | None = None
     safe_ms: float | None = None
-    """Infinite when the answer never became safe; None when that is not known."""
+    """Infinite if the answer never became safe; None if unknown."""
     safety: float | None = None
     classes: tuple[FailureClass, ...] = ()
     checks: tuple[str, ...] = ()
@@ -48,11 +48,11 @@ class Sample(Record):
     target: str
     place: Place
     parts: dict[str, str] = {}
-    """Digests of what its trials are made of, as in the header of a run."""
+    """Digests of what its trials depend on, as in the header of a run."""
     passed: tuple[int, ...] = ()
     failed: tuple[int, ...] = ()
     undecided: int = 0
-    """Inconclusive, in error, or planned and not run."""
+    """Inconclusive, in error, or planned but not run."""
     latencies: tuple[float, ...] = ()
     latencies_cut: int = 0
     """How many of them are lower bounds, because the call was cut off at its deadline."""
@@ -61,12 +61,12 @@ class Sample(Record):
     safe_times: tuple[float, ...] = ()
     safety: float | None = None
     tier: LatencyTier | None = None
-    """The tier that at least half of the graded trials kept."""
+    """The tier that at least half of the graded trials met."""
     class_a: int = 0
     checks: tuple[str, ...] = ()
     judges: tuple[str, ...] = ()
     cost: float | None = None
-    """The mean over all its trials; None when any is not known."""
+    """The mean over all its trials; None if any is unknown."""
 
     @property
     def decided(self) -> int:
@@ -77,7 +77,7 @@ class Sample(Record):
         return self.decided + self.undecided
 
     def changed(self, other: Sample) -> list[str]:
-        """Which of scenario and judge is not known to be the same, by its name in the fingerprint."""
+        """Whether the scenario or the judge differs or may differ, by its name in the fingerprint."""
         found = [part for part in (SCENARIO_PART, JUDGE_PART) if self.parts.get(part) != other.parts.get(part)]
         if SCENARIO_PART not in found and SCENARIO_PART not in self.parts:
             found.append(SCENARIO_PART)
@@ -86,7 +86,7 @@ class Sample(Record):
         return found
 
     def differs(self, other: Sample) -> list[str]:
-        """Everything else that the trials are made of and that is not the same."""
+        """Everything else that the trials depend on and that differs."""
         names = dict.fromkeys((*self.parts, *other.parts))
         aside = (SCENARIO_PART, JUDGE_PART)
         return [each for each in names if each not in aside and self.parts.get(each) != other.parts.get(each)]
@@ -95,7 +95,7 @@ class Sample(Record):
 class Side(Record):
     """`finished` is false when trials that were planned have no verdict.
 
-    `stopped_early`: its trials ended when the pass rate was decided, so their number depends on how they came out.
+    `stopped_early`: its trials ended when the pass rate was decided, so their number depends on their results.
     """
 
     name: str
@@ -183,7 +183,7 @@ class _Gathered:
 
 
 def kept_tier(tiers: Mapping[LatencyTier, int]) -> LatencyTier | None:
-    """The tier that at least half of them kept; None for none."""
+    """The tier that at least half of them met; None if there are none."""
     graded = sum(tiers.values())
     kept = 0
     for tier in _TIERS:
@@ -208,8 +208,8 @@ def gather(
 
     `paired` gives the id by which a recorded one is paired, for scenarios of which no trial ran.
 
-    A planned trial without a verdict is undecided. Where several targets ran under one recorded id, nobody can say
-    whose it was; it counts for each that has fewer trials than the others.
+    A planned trial without a verdict is undecided. If several targets ran under one recorded id, its target is unknown;
+    it counts for each that has fewer trials than the others.
     """
     found: dict[str, dict[str, _Gathered]] = {each: {} for each in planned}
     for trial in trials:
@@ -261,7 +261,7 @@ def _size(gathered: _Gathered) -> int:
 
 
 def safe_time(judged: Judged) -> float | None:
-    """When the answer became safe for good; infinite for never, None where that is not known."""
+    """When the answer became safe for good; infinite if never, None if unknown."""
     if judged.time_to_safe_ms is not None:
         return judged.time_to_safe_ms
     never = judged.safety_at_deadline is not None and judged.times_unknown is None
@@ -269,7 +269,7 @@ def safe_time(judged: Judged) -> float | None:
 
 
 class Matched(Record):
-    """The samples of two sides that stand for the same thing, and those that stand alone."""
+    """The samples of two sides that correspond to each other, and those without a counterpart."""
 
     both: tuple[tuple[str, Sample, Sample], ...]
     alone_a: dict[str, Sample]

@@ -182,7 +182,7 @@ class _Answers:
         except Unresolvable:
             return True
         except RecursionError:
-            raise ValueError("json_schema refers to itself without end") from None
+            raise ValueError("json_schema refers to itself endlessly") from None
 
     def may_be_text(self, name: str) -> bool:
         members = [list(self._parts(member)) for member in self._members(name)]

@@ -1,7 +1,7 @@
-"""What a run's trials say and how surely: figures of each scenario, of each target and of the suite.
+"""The figures of each scenario, of each target and of the suite, with their uncertainty.
 
-Errors and inconclusive trials are left out of every estimate and counted beside it. A suite's trials are clustered by
-scenario: the interval is over scenarios, however many trials each of them has.
+Errors and inconclusive trials are excluded from every estimate and counted separately. A suite's trials are clustered
+by scenario: the interval is over scenarios, however many trials each of them has.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ class Figures(Record):
     """Of one scenario, or of several taken together.
 
     `trials` counts every trial, with a verdict or without. `rate` is the pass rate of decided trials; of several
-    scenarios the mean of theirs, each counting once. `failure_bound` is what the failure rate does not exceed with
-    one-sided confidence, where there was no failure. `pass_at_k` is the chance that at least one of k trials passes,
-    and `pass_hat_k` that all k do, by k. `safety` is the mean severity-weighted safety, and no part of the pass rate.
+    scenarios the mean of theirs, each counting once. `failure_bound` is the one-sided upper bound of the failure rate
+    if there was no failure. `pass_at_k` is the chance that at least one of k trials passes, and `pass_hat_k` that all k
+    do, by k. `safety` is the mean severity-weighted safety, and is not part of the pass rate.
     """
 
     name: str
@@ -74,8 +74,8 @@ class Figures(Record):
 
 
 class RunFigures(Record):
-    """`targets` has an entry for each target of the run. `suite` is None where scenarios were tried on several of them:
-    figures over different models or agents together say nothing of any."""
+    """`targets` has an entry for each target of the run. `suite` is None with several targets: combined figures of
+    different models or agents say nothing about any of them."""
 
     scenarios: tuple[Figures, ...]
     targets: tuple[Figures, ...]
@@ -83,7 +83,7 @@ class RunFigures(Record):
 
 
 class FigureCollector:
-    """Takes in trials as they are read and keeps a few numbers of each."""
+    """Collects a few numbers from each trial as it is read."""
 
     def __init__(self) -> None:
         self._of: dict[str, _Collected] = {}
@@ -96,7 +96,7 @@ class FigureCollector:
             found.add(trial.judged)
 
     def figures(self, header: RunHeader, rates: Sequence[ScenarioRate]) -> RunFigures:
-        """`rates` are those of every planned scenario, which also say which trials an estimate may rest on."""
+        """`rates` are those of every planned scenario; they also determine which trials an estimate may use."""
         samples = [_Sample(rate, self._of.get(rate.scenario_id) or _Collected()) for rate in rates]
         targets: dict[str, list[_Sample]] = {}
         for each in samples:
@@ -111,7 +111,7 @@ class FigureCollector:
 
 
 class _Collected:
-    """Of the decided trials of a scenario."""
+    """The figures of a scenario's decided trials."""
 
     def __init__(self) -> None:
         self.trials = 0
@@ -144,7 +144,7 @@ def _target(header: RunHeader, sample: _Sample) -> Target:
 
 
 def _compared(targets: Iterable[Target]) -> bool:
-    """Whether the same thing was tried on several targets. A suite may have scenarios for different agents."""
+    """Whether the same scenario ran on several targets. A suite may have scenarios for different agents."""
     tried = [(target.scenario, repr(sorted(target.cell.items(), key=lambda item: item[0]))) for target in targets]
     return len(set(tried)) < len(tried)
 

@@ -1,7 +1,7 @@
-"""May this run ship? A run held against a baseline: one statistical rule, and absolute rules that can be switched off.
+"""Checks a run against a baseline: one statistical rule, and absolute rules that can be switched off.
 
 `GateResult` is the record of it; renderings and other programs read that. The baseline file is `Baseline` as JSON, one
-line per scenario and target, so that a commit shows what moved.
+line per scenario and target, so that a commit shows what changed.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ Doubt = Literal[
 
 
 class BaselineEntry(Record):
-    """One scenario by one target. `scenario_digest` and `judge_digest` tell when either has changed since."""
+    """One scenario by one target. `scenario_digest` and `judge_digest` detect changes in either."""
 
     scenario: Annotated[str, doc("Id of the scenario")]
     target: Annotated[str, doc("What was under test")]
@@ -67,7 +67,7 @@ class Baseline(Record):
     run: Annotated[str, doc("Id of the run")]
     started_at: Annotated[str, doc("When the run started")]
     steadyhand_version: Annotated[str, doc("Version of Steadyhand that ran it")]
-    stopped_early: Annotated[bool, doc("Whether trials were spared because a verdict was decided")] = False
+    stopped_early: Annotated[bool, doc("Whether trials were skipped because the verdict was already decided")] = False
     entries: Annotated[tuple[BaselineEntry, ...], doc("Scenarios by target")]
 
 
@@ -76,7 +76,7 @@ class Violation(Record):
 
     rule: Annotated[Rule, doc("The rule that was broken")]
     unit: Annotated[str, doc("The scenario; empty for the run as a whole")] = ""
-    detail: Annotated[str, doc("What exactly, such as the check")] = ""
+    detail: Annotated[str, doc("Details, such as the check")] = ""
     place: Annotated[Place | None, doc("Where in the scenario file")] = None
 
 
@@ -143,12 +143,12 @@ def _entry(sample: Sample) -> BaselineEntry:
 
 
 def side_of(baseline: Baseline, name: str) -> Side:
-    """Raises `ValueError` for a count below zero, or for a scenario and target that stand there twice."""
+    """Raises `ValueError` for a negative count, or for a duplicate scenario and target."""
     samples: dict[tuple[str, str], Sample] = {}
     for each in baseline.entries:
         key = (each.scenario, each.target)
         if key in samples:
-            raise ValueError(f"{each.scenario} of {each.target} stands there twice")
+            raise ValueError(f"{each.scenario} of {each.target} is listed twice")
         if min(each.passed, each.failed, each.undecided, each.class_a) < 0:
             raise ValueError(f"{each.scenario} has a count below zero")
         parts = {SCENARIO_PART: each.scenario_digest} if each.scenario_digest else {}
@@ -275,7 +275,7 @@ def _broken(matched: Matched) -> Iterator[Violation]:
             detail = f"{', '.join(a.judges) or 'none'} to {', '.join(b.judges) or 'none'}"
             yield Violation(rule=Rule.CHANGED_JUDGE, unit=unit, detail=detail, place=b.place)
         if b.decided:
-            # Without a decided trial nothing was checked at all, which is a doubt of its own.
+            # Without a decided trial nothing was checked at all, which is reported as a separate doubt.
             for check in a.checks:
                 if check not in b.checks:
                     yield Violation(rule=Rule.VANISHED_CHECK, unit=unit, detail=check, place=b.place)

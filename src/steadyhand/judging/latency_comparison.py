@@ -14,7 +14,7 @@ from steadyhand.judging.statistics import Percentile, normal_cdf, normal_quantil
 from steadyhand.records.base import Record, doc
 
 _LISTED = 10_000
-"""So many pairs of times are written down and sorted; of more, ranks are searched for."""
+"""Up to this many pairs of times are listed and sorted; beyond that, ranks are searched for."""
 
 
 class QuantileDifference(Record):
@@ -53,7 +53,7 @@ def compare_latencies(
 
     Independent values on each side. The test is exact, ties included, up to 20 values together; beyond, normal with
     corrections for ties and continuity. The shift is the median of all differences; its interval inverts the test and
-    reads as a shift if both distributions have one shape. A time may be infinite (never safe): then no shift is told.
+    reads as a shift if both distributions have one shape. A time may be infinite (never safe): then there is no shift.
     """
     x, y = sorted(a), sorted(b)
     if any(math.isnan(value) for value in (*x, *y)):
@@ -203,7 +203,7 @@ def _quantile_difference(x: Sequence[float], y: Sequence[float], q: float, confi
 
 
 class ComparedTarget(Record):
-    """Where one target stands: safety (more is better), latency and cost (less is better); None is not known."""
+    """One target's position: safety (more is better), latency and cost (less is better); None if unknown."""
 
     name: str
     safety: float | None
@@ -216,12 +216,13 @@ class Cliff(Record):
 
     slower: Annotated[str, doc("The slower side")]
     faster: Annotated[str, doc("The faster side")]
-    time_saved: Annotated[float, doc("Share of the slower one's latency")]
-    safety_lost: Annotated[float, doc("How much lower the safety of the faster side is")]
+    time_saved: Annotated[float, doc("Time saved, as a share of the slower side's latency")]
+    safety_lost: Annotated[float, doc("Safety lost by the faster side")]
 
 
 def pareto_front(targets: Sequence[ComparedTarget]) -> list[ComparedTarget]:
-    """The targets that no other beats: none is as good in everything and better in something, in the order given.
+    """The targets that no other beats, in the given order: no other is at least as good in everything and better in
+    something.
 
     An unknown figure beats nothing and is beaten by nothing, so a target without a price is never pushed off by one.
     """

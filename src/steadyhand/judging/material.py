@@ -1,7 +1,7 @@
-"""What a judge is shown of a step (what was said and done, and the result), and how it is marked as data.
+"""The material that a judge is shown about a step (messages, actions and result), and how it is marked as data.
 
-Every message and file is a separate piece, so that one cannot pass for another; short lists are JSON lines for the same
-reason. Nothing is shortened: a judge is shown all of it or is not asked.
+Every message and file is a separate piece, so that one cannot be mistaken for another; short lists are JSON lines for
+the same reason. Nothing is shortened: a judge is shown all of it or is not asked.
 """
 
 from __future__ import annotations

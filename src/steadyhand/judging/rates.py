@@ -1,4 +1,4 @@
-"""A scenario that was tried several times: how often it passed, and what that makes of it."""
+"""A scenario with several trials: its pass rate, and the resulting verdict."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from steadyhand.records.run import RunHeader, RunMatrix, TrialKey
 
 
 class Tally(Record):
-    """How many came to each verdict. `not_run` were planned and have none."""
+    """Counts by verdict. `not_run` were planned but have none."""
 
     passed: int = 0
     failed: int = 0
@@ -32,7 +32,7 @@ class Tally(Record):
 
     @classmethod
     def of(cls, counts: Mapping[Verdict, int], *, planned: int = 0, **more: Any) -> Self:
-        """`planned` is how many there should be; 0 if that is not known."""
+        """`planned` is the expected number; 0 if unknown."""
         found = {verdict.value: counts.get(verdict, 0) for verdict in Verdict}
         return cls(**found, not_run=max(planned - sum(found.values()), 0), **more)
 
@@ -62,7 +62,7 @@ class Tally(Record):
 
 
 class RunSummary(Tally):
-    """The trials of a run. The alarms are among the failed; `saved` are those that `--until decided` did without."""
+    """The trials of a run. The alarms are among the failed; `saved` are those that `--until decided` skipped."""
 
     saved: int = 0
     missed_alarms: int = 0
@@ -72,7 +72,7 @@ class RunSummary(Tally):
 def summarise(
     counts: Mapping[Verdict, int], *, planned: int = 0, saved: int = 0, alarms: Mapping[Alarm, int] | None = None
 ) -> RunSummary:
-    """`planned` is how many trials there should be, less those `saved`; 0 if that is not known."""
+    """`planned` is the expected number of trials, without those `saved`; 0 if unknown."""
     alarms = alarms or {}
     return RunSummary.of(
         counts,
@@ -84,7 +84,7 @@ def summarise(
 
 
 class UntilDecided(Record):
-    """The test of a scenario: what it decided, after how many trials, and the tries of the interval beside it."""
+    """The sequential test of a scenario: its decision, the number of trials, and the trials used for the interval."""
 
     decision: Decision
     alpha: float
@@ -95,8 +95,8 @@ class UntilDecided(Record):
 class ScenarioRate(Tally):
     """The trials of one scenario. `required` is the share that must pass; None means every one.
 
-    The share is of everything planned: a trial that is missing or in error is not left out. Where trials ran only until
-    it was decided, `until` has the test, which decides instead, and `saved` are the trials that it made needless.
+    The share is of everything planned: a trial that is missing or in error is not left out. If trials ran only until it
+    was decided, `until` has the test, which decides instead, and `saved` are the skipped trials.
     """
 
     scenario_id: str
@@ -106,10 +106,9 @@ class ScenarioRate(Tally):
 
     @property
     def verdict(self) -> Verdict:
-        """Passed or failed only when no undecided trial could change it; passed only when every trial was run.
+        """Passed or failed only if no undecided trial could change it; passed only if every trial was run.
 
-        Of a test: what it decided. A test that ended undecided is inconclusive, unless nothing but errors kept it from
-        an answer.
+        With a test, its decision. An undecided test is inconclusive, unless only errors prevented a decision.
         """
         if not self.total:
             return Verdict.INCONCLUSIVE
@@ -146,19 +145,19 @@ class ScenarioRate(Tally):
 
     @property
     def tries(self) -> Tries:
-        """What the estimate is made of: trials that passed or failed. Of a test, those in planned order."""
+        """The trials used for the estimate: those that passed or failed; with a test, in planned order."""
         return (self.passed, self.decided) if self.until is None else self.until.tries
 
     @property
     def share(self) -> float | None:
-        """Passed of those that were decided; None when none was."""
+        """The share of decided trials that passed; None if none was decided."""
         passed, decided = self.tries
         return passed / decided if decided else None
 
     @property
     def interval(self) -> Bounds | None:
-        """Where the true share lies with 95 % confidence, by Wilson's score. Where trials ran until it was decided, by
-        bounds that hold whenever one stops."""
+        """The 95% interval of the true share, by Wilson's score; with a test, an interval that is valid at any stopping
+        time."""
         passed, decided = self.tries
         if self.until is not None and decided:
             return anytime_interval(passed, decided)
@@ -172,7 +171,7 @@ ScenarioVerdicts = Mapping[str, Mapping[int, Verdict]]
 def until_decided(
     header: RunHeader, planned: Mapping[str, int], verdicts: ScenarioVerdicts
 ) -> dict[str, UntilDecided] | None:
-    """What the record holds, tested in planned order; None for a run whose trials all run."""
+    """The tests of the recorded trials, in planned order; None for a run in which all trials run."""
     if header.until is None:
         return None
     tests = sequential_tests(header, planned)
@@ -214,8 +213,8 @@ def scenario_rates(
 ) -> list[ScenarioRate]:
     """One entry per scenario, in the order of `planned`, then whatever else has a verdict.
 
-    `counts` is how many trials of a scenario came to a verdict. `required_of_all` is what the user asked of every
-    scenario; it goes before a scenario's own `required`. `until` has the tests of a run that stops when it is decided.
+    `counts` is how many trials of a scenario came to a verdict. `required_of_all` is the user's rate for every
+    scenario; it overrides a scenario's own `required`. `until` has the tests of a run that stops when it is decided.
     """
     by_scenario: dict[str, Counter[Verdict]] = {scenario_id: Counter() for scenario_id in planned}
     for (scenario_id, verdict), count in counts.items():

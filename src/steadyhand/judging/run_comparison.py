@@ -58,7 +58,7 @@ class ToldTrial(Record):
 
 
 class Change(Record):
-    """A scenario whose pass rate is not the same.
+    """A scenario whose pass rate differs.
 
     *regression* and *fix* are significant after the correction for all comparisons; a *flip* may be chance.
     """
@@ -73,7 +73,7 @@ class Change(Record):
 
 
 class NotPaired(Record):
-    """A scenario that was not compared, and why. `paired` says that it was, because the user asked for it."""
+    """A scenario that was not compared, and why. `paired` means that it was compared anyway, as the user requested."""
 
     unit: Annotated[str, doc("The scenario")]
     why: Annotated[Apart, doc("Why it was not compared")]
@@ -107,7 +107,7 @@ class SideComparison(Record):
 
     a: Annotated[str, doc("Name of the first side")]
     b: Annotated[str, doc("Name of the side compared with it")]
-    finding: Annotated[Finding, doc("Whether B is better or worse, or neither can be told")]
+    finding: Annotated[Finding, doc("Whether B is better or worse, or the data cannot tell")]
     rates: Annotated[RateComparison, doc("How the pass rates differ")]
     p_adjusted: Annotated[float | None, doc("p-value of the suite corrected for the number of sides")]
     not_paired: Annotated[list[NotPaired], doc("Scenarios that were not compared, and why")]
@@ -134,7 +134,7 @@ class SideFigures(Record):
     trials: Annotated[int, doc("Number of trials")]
     undecided: Annotated[int, doc("Number of trials that neither passed nor failed")]
     finished: Annotated[bool, doc("Whether its run was finished")]
-    stopped_early: Annotated[bool, doc("Whether trials were spared because a verdict was decided")]
+    stopped_early: Annotated[bool, doc("Whether trials were skipped because the verdict was already decided")]
     pass_rate: Annotated[float | None, doc("Mean pass rate of the scenarios")]
     safety: Annotated[float | None, doc("Mean safety score; the pass rate where there are no safety invariants")]
     latency_ms: Annotated[float | None, doc("Mean of the scenarios' median latencies, in milliseconds")]
@@ -143,7 +143,9 @@ class SideFigures(Record):
         int, doc("Scenarios in half of whose trials the answer never became safe; then there is no `safe_ms`")
     ]
     cost: Annotated[float | None, doc("Mean cost per trial of the agent's own calls")]
-    best: Annotated[bool, doc("No other side is as good in safety, latency and cost and better in one")]
+    best: Annotated[
+        bool, doc("Whether no other side is at least as good in safety, latency and cost and better in one of them")
+    ]
 
 
 class Comparison(Record):
@@ -152,7 +154,9 @@ class Comparison(Record):
     format: Annotated[int, doc("Version of this format")]
     confidence: Annotated[float, doc("Confidence level of the intervals")]
     scenarios: Annotated[int, doc("Number of scenarios that all sides have")]
-    safety_is_pass_rate: Annotated[bool, doc("Whether `safety` is the pass rate, for want of safety invariants")]
+    safety_is_pass_rate: Annotated[
+        bool, doc("Whether `safety` is the pass rate, because there are no safety invariants")
+    ]
     sides: Annotated[list[SideFigures], doc("The sides, in the order given")]
     comparisons: Annotated[list[SideComparison], doc("Each later side against the first")]
     cliffs: Annotated[list[Cliff], doc("Where a little speed costs much safety")]
@@ -241,7 +245,7 @@ def _compared(
 
 
 def _by_size(scenarios: Iterable[ScenarioDifference]) -> list[ScenarioDifference]:
-    """The surest first, of those equally sure the worst."""
+    """The most significant first; among equals, the worst."""
     return sorted(scenarios, key=lambda each: (each.p_adjusted, each.p_value, each.difference))
 
 
@@ -307,7 +311,7 @@ def _times(pairs: dict[str, tuple[Sample, Sample]], confidence: float, *, safe: 
 def _with_figures(
     sides: Sequence[Side], comparisons: list[SideComparison], pairings: Sequence[_Pairing], confidence: float
 ) -> Comparison:
-    """The table is over what all sides have in common: figures of different scenarios are no trade-off."""
+    """The table is over what all sides have in common: figures of different scenarios are not comparable."""
     shared = [unit for unit in pairings[0].pairs if all(unit in each.pairs for each in pairings)] if pairings else []
     samples = [[pairings[0].pairs[unit][0] for unit in shared]] if pairings else []
     samples += [[each.pairs[unit][1] for unit in shared] for each in pairings]

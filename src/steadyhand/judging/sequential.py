@@ -1,4 +1,4 @@
-"""Stopping when it is known: a test of a pass rate that may be asked after every trial, and its interval."""
+"""Early stopping: a test of a pass rate that can be checked after every trial, and its interval."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Decision(enum.StrEnum):
 
 
 class SequentialTest:
-    """Is the pass rate at least `required`? May be asked after every trial: peeking does not cost validity.
+    """Tests whether the pass rate is at least `required`. It can be checked after every trial without losing validity.
 
     Two mixture likelihood-ratio martingales over independent trials, one per direction, with uniform weight on the
     rates on its side of `required`. Whatever the stopping rule, the chance of ever saying PASSED of a rate below
@@ -83,10 +83,10 @@ class SequentialTest:
         return self.decision
 
     def _ask(self) -> None:
-        """Decide, or work out how many more passes or failures it takes before it is worth asking again.
+        """Decide, or calculate how many more passes or failures are needed before the next check is worthwhile.
 
-        A failure multiplies the evidence for FAILED by at most 1 / (1 - required), a pass that for PASSED by at most
-        1 / required, and nothing else raises either.
+        A failure multiplies the evidence for FAILED by at most 1 / (1 - required), a pass that for PASSED by at most 1
+        / required, and nothing else raises either.
         """
         passed, failed, neither, rate = self.passed, self.failed, self.without_verdict, self.required
         self.decision = decide(rate, self.alpha, passed=passed, failed=failed, without_verdict=neither)

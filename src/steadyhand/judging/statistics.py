@@ -1,7 +1,7 @@
-"""How sure the figures of a run are: intervals, bounds, percentiles and suite figures.
+"""Statistics for the figures of a run: intervals, bounds, percentiles and suite figures.
 
 Pure Python without numpy or scipy, so that importing it costs nothing. `confidence` is two-sided unless a function says
-otherwise. Figures are of decided trials; whoever shows them shows the undecided ones beside.
+otherwise. Figures are of decided trials; reports show the undecided ones separately.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ class Percentile(Record):
 
     q: Annotated[float, doc("The quantile, such as 0.95")]
     n: Annotated[int, doc("Number of values")]
-    needed: Annotated[int, doc("Fewest values that allow an interval")]
+    needed: Annotated[int, doc("Minimum number of values for an interval")]
     confidence: Annotated[float, doc("Confidence level that was asked for")]
     value: Annotated[float | None, doc("The percentile; null with too few values")] = None
     low: Annotated[float | None, doc("Lower end of its interval")] = None
@@ -263,7 +263,7 @@ class SuiteRate(Record):
     scenarios: int
     trials: int
     left_out: int = 0
-    """Scenarios without a decided trial: show them beside."""
+    """Scenarios without a decided trial, to be shown separately."""
     rate: float | None = None
     low: float | None = None
     high: float | None = None

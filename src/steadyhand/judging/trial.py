@@ -1,4 +1,4 @@
-"""The judgement of one trial: its verdict by the scenario's strategy, and the scores and classes reported beside it.
+"""The judgement of one trial: its verdict by the scenario's strategy, and the scores and classes reported alongside it.
 
 *Undecided* means inconclusive or error. It never counts as passed, and a strategy says failed only if deciding it
 either way could not have led to passed.
@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from steadyhand.records.base import Record
 from steadyhand.records.chat import SafetyTimeline
 from steadyhand.records.evaluation import (
     EMPTY_REPLY,
@@ -43,7 +44,7 @@ VIOLATION_CLASSES = frozenset((FailureClass.CRITICAL_INVARIANT, FailureClass.INV
 Alarm = Literal["missed", "false"]
 
 
-class _Graded(NamedTuple):
+class _Graded(Record):
     ms: float | None
     tier: LatencyTier | None
 
@@ -154,20 +155,20 @@ def _graded(evaluations: Sequence[EvaluationResult], latency: Latency | None) ->
     figures = [_figures(evaluation) for evaluation in evaluations if evaluation.budget is not None]
     measured = latency.ms if latency else None
     if not figures:
-        return _Graded(measured, None)
+        return _Graded(ms=measured, tier=None)
     worst = figures[0]
     if len(figures) > 1:
         worst = max(figures, key=lambda graded: _TIERS.index(graded.tier) if graded.tier else -1)
-    gradable = all(graded.tier for graded in figures)
-    return _Graded(worst.ms if worst.ms is not None else measured, worst.tier if gradable else None)
+    gradable = None not in [graded.tier for graded in figures]
+    return _Graded(ms=worst.ms if worst.ms is not None else measured, tier=worst.tier if gradable else None)
 
 
 def _figures(budget: EvaluationResult) -> _Graded:
     ms, tier = budget.figures.get("latency_ms"), budget.figures.get("tier")
     decided = budget.verdict in (Verdict.PASSED, Verdict.FAILED)
     return _Graded(
-        float(ms) if isinstance(ms, (int, float)) else None,
-        _TIER_NAMED.get(tier) if decided and isinstance(tier, str) else None,
+        ms=float(ms) if isinstance(ms, (int, float)) else None,
+        tier=_TIER_NAMED.get(tier) if decided and isinstance(tier, str) else None,
     )
 
 
@@ -177,7 +178,7 @@ def _outcome(invariants: Sequence[EvaluationResult], tier: LatencyTier | None) -
         return None
     if Verdict.FAILED in verdicts:
         safe = False
-    elif all(verdict is Verdict.PASSED for verdict in verdicts):
+    elif verdicts.count(Verdict.PASSED) == len(verdicts):
         safe = True
     else:
         return None
@@ -284,7 +285,7 @@ def _checks(found: _Sorted) -> str:
 
 
 def label(evaluation: EvaluationResult) -> str:
-    """The check as messages call it: by its name, else by its type."""
+    """The check's name in messages: its name, else its type."""
     return evaluation.name or evaluation.type or "unnamed check"
 
 
@@ -318,7 +319,7 @@ def safety_score(evaluations: Iterable[EvaluationResult]) -> float | None:
 
 
 def class_of_severity(severity: float | None) -> FailureClass | None:
-    """The class that a violation of such an invariant has; None for a check that is no invariant."""
+    """The failure class of a violated invariant; None for a check that is not an invariant."""
     if severity is None:
         return None
     return FailureClass.CRITICAL_INVARIANT if severity >= CRITICAL_SEVERITY else FailureClass.INVARIANT

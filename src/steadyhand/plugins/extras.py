@@ -1,4 +1,4 @@
-"""The packages of our extras that other programs bring too, in versions with another interface."""
+"""Packages of our extras that other programs may have installed in an incompatible version."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ WANTED: dict[str, tuple[str, str]] = {"mcp": ("mcp", ">=1.24,<2"), "a2a": ("a2a-
 
 
 def keep_quiet(package: str) -> None:
-    """Keep a package's log off the terminal, unless somebody has set logging up: our own messages say what matters."""
+    """Keep a package's log off the terminal, unless logging is configured: our own messages cover what matters."""
     logger = logging.getLogger(package)
     if not logger.handlers:
         logger.addHandler(logging.NullHandler())
 
 
 def missing_extra(extra: str) -> str | None:
-    """Why the extra cannot be used and what to do about it, or None. Imports nothing of it."""
+    """Why the extra cannot be used and what to do about it, or None. Does not import it."""
     from packaging.specifiers import SpecifierSet
 
     package, versions = WANTED[extra]
@@ -28,4 +28,4 @@ def missing_extra(extra: str) -> str | None:
         return f"the package `{package}` is not installed: {remedy}"
     if SpecifierSet(versions).contains(found, prereleases=True):
         return None
-    return f"the package `{package}` is there in version {found}, and {versions} is needed: {remedy}"
+    return f"the package `{package}` is installed in version {found}, but {versions} is needed: {remedy}"

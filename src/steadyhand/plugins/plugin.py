@@ -1,7 +1,7 @@
-"""What a plugin can bring: the catalogue of extension points.
+"""The extension points: what a plugin can provide.
 
-Built-in parts come in through the same record as a third party's. A contribution is the object itself or, to keep
-start-up light, the text `package.module:name`, imported when it is first asked for.
+Built-in parts use the same record as third-party ones. A part is the object itself or, to keep start-up fast, the
+string `package.module:name`, which is imported on first use.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ class Plugin(Record):
     terminations  a `custom_condition`        -> a `Termination`
 
     `version` is compared with the scenario's `version`; left out, an installed plugin has its package's version.
-    `config` is what the scenario or the configuration sets for it, filled in when it is resolved.
+    `config` is what the scenario or the configuration sets for it, and `origin` the object that it was made of; both
+    are filled in when it is resolved.
     """
 
     name: str
@@ -57,6 +58,7 @@ class Plugin(Record):
     services: Mapping[str, Any] = {}
     terminations: Mapping[str, Termination | str] = {}
     config: Mapping[str, Any] = {}
+    origin: str = ""
 
 
 class PluginFactory:
@@ -78,10 +80,10 @@ def plugin_factory(make: Callable[[dict[str, Any]], Plugin]) -> PluginFactory:
 
 
 class Service(Record):
-    """A service with more to say than how it is made.
+    """A service with options.
 
-    With `tools`, the built-in agent may call its public methods itself; without, only actions and agents that ask
-    for the service do.
+    With `tools`, the built-in agent may call its public methods directly; without, only actions and agents that request
+    the service can.
     """
 
     factory: Any
@@ -89,11 +91,11 @@ class Service(Record):
 
 
 class Options(BaseModel):
-    """Base of the options that a part takes from `[providers.NAME]`, `[agents.KIND]` and the like.
+    """Base class for the options that a part takes from `[providers.NAME]`, `[agents.KIND]` and so on.
 
-    A factory declares its subclass as the attribute `options`; one that declares none takes none. Types are strict
-    and unknown keys are refused. An option that a command-line flag sets too (`sandbox`, `allow_commands`,
-    `timeout_s`) reaches every part whose options have a field of that name.
+    A factory declares its subclass as the attribute `options`; one that declares none takes none. Types are strict and
+    unknown keys are refused. An option that a command-line flag sets too (`sandbox`, `allow_commands`, `timeout_s`)
+    reaches every part whose options have a field of that name.
     """
 
     model_config: ClassVar[ConfigDict] = ConfigDict(
@@ -105,9 +107,11 @@ OptionsT = TypeVar("OptionsT", bound=Options)
 
 
 def options_of(factory: object) -> type[Options] | None:
-    """The options that the factory declares."""
-    declared: type[Options] | None = getattr(factory, "options", None)
-    return declared
+    """The options that the factory declares. Raises `SetupError` if that is not a shape of options."""
+    declared: object = getattr(factory, "options", None)
+    if declared is None or (inspect.isclass(declared) and issubclass(declared, BaseModel)):
+        return cast("type[Options] | None", declared)
+    raise SetupError(f"`options` of {factory!r} is {declared!r}; expected a subclass of Options")
 
 
 def read_options(shape: type[OptionsT], given: Mapping[str, Any], owner: str) -> OptionsT:
@@ -120,7 +124,7 @@ def read_options(shape: type[OptionsT], given: Mapping[str, Any], owner: str) ->
 
 
 class ModelSettings(Record):
-    """What a model is built from. `name` is what stands after the first `/`, `provider` what stands before it."""
+    """What a model is built from. `name` is the part after the first `/`, `provider` the part before it."""
 
     name: str
     folder: Path
@@ -138,9 +142,9 @@ K = TypeVar("K", bound=EndsWithRun)
 
 
 class RunScope:
-    """What the agents of one run share, such as a pool: made when first asked for, closed when the run is over.
+    """What the agents of one run share, such as a pool: created on first use, closed at the end of the run.
 
-    `workspaces` is the folder that workspaces are made in, if there is one.
+    `workspaces` is the folder for workspaces, if there is one.
     """
 
     def __init__(self, *, concurrency: int, workspaces: Path | None = None) -> None:
@@ -149,7 +153,7 @@ class RunScope:
         self._made: dict[type[Any], EndsWithRun] = {}
 
     def get(self, kind: type[K], make: Callable[[RunScope], K]) -> K:
-        """The one of its kind."""
+        """The shared instance for this key."""
         found = self._made.get(kind)
         if found is None:
             found = self._made[kind] = make(self)
@@ -161,11 +165,11 @@ class RunScope:
 
 
 class AgentSettings(Record):
-    """What an agent is built from. `target` is what stands after the first `:`; `model` the chat model it may use.
+    """What an agent is built from. `target` is the part after the first `:`; `model` is the chat model it may use.
 
-    `run` is what it may share with the agents of the other trials; None when it stands alone. `default_key` says
-    whether a key that was meant for agents of this kind in general may be sent to the target: not when a scenario chose
-    the target. `gateway` gives out addresses for an agent that declares `uses_gateway`; None where there is no gateway.
+    `run` is shared with the agents of the other trials; None outside a run. `default_key` is whether the general key
+    for agents of this kind may be sent to the target: false if a scenario chose the target. `gateway` provides
+    addresses for an agent that declares `uses_gateway`; None if there is no gateway.
     """
 
     target: str = ""
@@ -179,7 +183,7 @@ class AgentSettings(Record):
 
 
 class EnvironmentSettings(Record):
-    """What an environment is built from. `root` is the folder that workspaces are made in."""
+    """What an environment is built from. `root` is the folder for workspaces."""
 
     root: Path
     trial_id: str
@@ -190,8 +194,9 @@ class EnvironmentSettings(Record):
 class JudgeSettings(Record):
     """What a judge is built from.
 
-    `choose` goes from a check's `model_type`, None for the default, to the model to ask; it raises `SetupError`.
-    `name` is the default model's, `tested` that of the model under test, and `votes` how often to ask each question.
+    `choose` maps a check's `model_type`, None for the default, to the model to ask; it raises `SetupError`. `name` is
+    the default model's name, `tested` the name of the model under test, and `votes` the number of times to ask each
+    question.
     """
 
     choose: Callable[[str | None], ChatModel]
@@ -202,7 +207,7 @@ class JudgeSettings(Record):
 
 
 class UserSettings(Record):
-    """What a simulated user is built from. `choose` is as in `JudgeSettings`."""
+    """What a simulated user is built from. `choose` is as in `JudgeSettings`; it raises where there is no model."""
 
     choose: Callable[[str | None], ChatModel]
     options: Mapping[str, Any] = {}
@@ -231,6 +236,8 @@ class JudgeFactory(Protocol):
 
 
 class UserFactory(Protocol):
+    """Usually the simulated user's class. It declares `options`, and `needs_model = False` if it does without one."""
+
     def __call__(self, settings: UserSettings) -> UserSimulator: ...
 
 
@@ -243,7 +250,7 @@ class ServiceFactory(Protocol):
 
 class Termination(Protocol):
     def __call__(self, turns: tuple[ConversationTurn, ...], trial: TrialContext) -> bool | str | Awaitable[bool | str]:
-        """Whether the conversation is over after these turns. A text that is not empty means yes, and says why."""
+        """Whether the conversation is over after these turns. A non-empty string means yes, and is the reason."""
         ...
 
 
@@ -251,11 +258,11 @@ __all__ = ["Action", "ActionContext", "ServiceFault", "action", "make_action"]
 
 
 def action(*, description: str | None = None, name: str | None = None) -> Callable[[Callable[..., Any]], Action]:
-    """Decorate a function to make it an `Action`, named as the function unless `name` says otherwise.
+    """Decorate a function to make it an `Action`, with the function's name unless `name` is given.
 
-    Its parameters, with their hints and defaults, are the action's; one annotated `ActionContext` gets the context.
-    Left out, the description is the first paragraph of the docstring. Raises `TypeError` for `*args`, `**kwargs`,
-    positional-only parameters and parameters without a hint.
+    Its parameters, with their type hints and defaults, are the action's; one annotated with `ActionContext` gets the
+    context. The description defaults to the first paragraph of the docstring. Raises `TypeError` for `*args`,
+    `**kwargs`, positional-only parameters and parameters without a hint.
     """
 
     def decorate(function: Callable[..., Any]) -> Action:
@@ -265,7 +272,7 @@ def action(*, description: str | None = None, name: str | None = None) -> Callab
 
 
 def make_action(function: Callable[..., Any], *, name: str, description: str | None = None) -> Action:
-    """What `action` makes of a function."""
+    """The `Action` for a function."""
     model, context_name = _parameters(function, name)
     described = description if description is not None else (inspect.getdoc(function) or "").split("\n\n")[0]
     schema = model.model_json_schema()
@@ -318,7 +325,7 @@ def _parameters(function: Callable[..., Any], name: str) -> tuple[type[BaseModel
 def provided_service(name: str, part: Any, plugin: Plugin) -> ProvidedService:
     """A factory is called with the plugin's `config`; any other object is the service itself, shared by all trials.
 
-    Raises `SetupError` for a shared object that wants to be started or stopped: trials run side by side.
+    Raises `SetupError` for a shared object with `start` or `stop`, because trials run concurrently.
     """
     tools = False
     if isinstance(part, Service):

@@ -14,11 +14,11 @@ from collections.abc import Callable, Collection, Generator, Iterable, Iterator,
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, get_args
 
 import msgspec
 
-from steadyhand.errors import SetupError
+from steadyhand.errors import SetupError, SteadyhandError
 from steadyhand.plugins.plugin import (
     AgentFactory,
     EnvironmentFactory,
@@ -29,9 +29,10 @@ from steadyhand.plugins.plugin import (
     UserFactory,
     provided_service,
 )
-from steadyhand.ports.evaluator import AnyEvaluator, EvaluationParams
+from steadyhand.ports.evaluator import AnyEvaluator, EvaluationParams, reads_of
 from steadyhand.ports.services import Action, ProvidedService
-from steadyhand.spec.validation import nearest
+from steadyhand.records.event import Visible
+from steadyhand.spec.validation import advice, nearest
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -51,28 +52,33 @@ _NOUN: dict[ExtensionPoint, str] = {
     "terminations": "termination condition",
 }
 _OFFERED: tuple[ExtensionPoint, ...] = ("actions", "services")
-"""What an agent is offered without anybody asking for it by name. Only plugins that somebody chose bring these."""
+"""Extension points that are offered to agents without being named. Only explicitly chosen plugins provide these."""
 GROUP = "steadyhand.plugins"
+S = TypeVar("S")
+P = TypeVar("P")
 
 
 class Registry:
-    """Parts of chosen plugins, and of those that `installed` gives, which is asked when a name is not known."""
+    """Parts of chosen plugins, and of those from `installed`, which is used for unknown names."""
 
     def __init__(self, plugins: Iterable[Plugin], installed: Callable[[], Sequence[Plugin]] | None = None) -> None:
-        """Raises `SetupError` when two plugins bring the same name."""
+        """Raises `SetupError` if two plugins provide the same name."""
         self._parts: dict[ExtensionPoint, dict[str, Any]] = {point: {} for point in _NOUN}
         self._owner: dict[tuple[ExtensionPoint, str], Plugin] = {}
         self._evaluators: dict[str, AnyEvaluator] = {}
+        self._unchosen: set[tuple[ExtensionPoint, str]] = set()
+        """What is there because it is installed. A plugin that somebody names comes before it."""
         self._installed: Callable[[], Sequence[Plugin]] | None = installed
         for plugin in plugins:
             self._add(plugin)
 
     def extended(self, plugins: Iterable[Plugin]) -> Registry:
-        """A registry with these plugins besides; what is loaded here already is shared. Raises `SetupError`."""
+        """A registry with these plugins added; loaded parts are shared. Raises `SetupError`."""
         wider = Registry((), self._installed)
         wider._parts = {point: dict(parts) for point, parts in self._parts.items()}
         wider._owner = dict(self._owner)
         wider._evaluators = dict(self._evaluators)
+        wider._unchosen = set(self._unchosen)
         for plugin in plugins:
             wider._add(plugin)
         return wider
@@ -85,13 +91,17 @@ class Registry:
                 raise SetupError(f"plugin {plugin.name!r}: `{point}` must map names to parts, and is a {found}")
             for name, part in cast("Mapping[str, Any]", contributed).items():
                 owner = self._owner.get((point, name))
-                if owner is not None and not _same(owner, plugin):
-                    raise SetupError(f"plugins {owner.name!r} and {plugin.name!r} both bring the {noun} {name!r}")
+                if (point, name) in self._unchosen:
+                    self._unchosen.discard((point, name))
+                elif owner is not None and not _same(owner, plugin):
+                    raise SetupError(f"plugins {owner.name!r} and {plugin.name!r} both provide the {noun} {name!r}")
+                if point == "evaluators" and owner is not None:
+                    self._evaluators.pop(name, None)
                 self._owner[point, name] = plugin
                 self._parts[point][name] = part
 
     def add_installed(self) -> None:
-        """Take in every installed plugin. What a chosen plugin brings too is the chosen one's. Raises `SetupError`."""
+        """Add all installed plugins. Chosen plugins take precedence. Raises `SetupError`."""
         if self._installed is None:
             return
         found, self._installed = self._installed(), None
@@ -103,9 +113,10 @@ class Registry:
                 if point not in _OFFERED
             }
             self._add(msgspec.structs.replace(plugin, actions={}, services={}, **news))
+        self._unchosen = set(self._owner) - chosen
 
     def has(self, point: ExtensionPoint, name: str) -> bool:
-        """Whether some plugin brings it; nothing is loaded but, if need be, the installed plugins."""
+        """Whether a plugin provides it; loads nothing except, if necessary, the installed plugins."""
         if name not in self._parts[point]:
             self.add_installed()
         return name in self._parts[point]
@@ -129,7 +140,7 @@ class Registry:
         return cast("UserFactory", self._get("users", kind))
 
     def part(self, point: ExtensionPoint, name: str) -> Any:
-        """What the plugin brings under this name, loaded. Raises `SetupError`."""
+        """The part with this name, loaded. Raises `SetupError`."""
         return self._get(point, name)
 
     def termination(self, name: str) -> Termination:
@@ -139,7 +150,19 @@ class Registry:
         """The one instance of this evaluator."""
         found = self._evaluators.get(type_)
         if found is None:
-            found = self._evaluators[type_] = cast("AnyEvaluator", self._get("evaluators", type_)())
+            found = self._evaluators[type_] = self._made_evaluator(type_)
+        return found
+
+    def _made_evaluator(self, type_: str) -> AnyEvaluator:
+        make, owner = self._get("evaluators", type_), self._owner["evaluators", type_].name
+        try:
+            found: AnyEvaluator = make()
+        except Exception as error:
+            raise SetupError(f"plugin {owner!r}: evaluator {type_!r} cannot be made: {fault(error)}") from error
+        wrong = sorted(set(map(str, reads_of(found))) - set(get_args(Visible)))
+        if wrong:
+            near = advice(wrong[0], get_args(Visible))
+            raise SetupError(f"plugin {owner!r}: evaluator {type_!r} reads {wrong[0]!r}, which there is not{near}")
         return found
 
     def actions(self) -> dict[str, Action]:
@@ -164,13 +187,13 @@ class Registry:
             try:
                 part = make_action(part, name=name)
             except Exception as error:
-                raise SetupError(f"plugin {owner.name!r}: action {name!r} cannot be made: {error}") from error
+                raise SetupError(f"plugin {owner.name!r}: action {name!r} cannot be created: {error}") from error
         part = msgspec.structs.replace(part, name=name, plugin=owner.name, config=owner.config)
         self._parts["actions"][name] = part
         return part
 
     def require(self, point: ExtensionPoint, name: str) -> None:
-        """Raises `SetupError` for a name that nobody registered. Nothing is loaded."""
+        """Raises `SetupError` for an unknown name. Loads nothing."""
         if not self.has(point, name):
             raise SetupError(unknown_part(point, name, self._parts[point]))
 
@@ -180,16 +203,25 @@ class Registry:
         part = parts[name]
         if isinstance(part, str):
             part = parts[name] = _load(part, self._owner[point, name].name)
+        if point not in _OFFERED and not callable(part):
+            owner, found = self._owner[point, name].name, type(part).__name__
+            raise SetupError(f"plugin {owner!r}: the {_NOUN[point]} {name!r} is a {found}, not a class or a function")
         return part
 
 
 def _same(one: Plugin, other: Plugin) -> bool:
-    """Whether they are one plugin, named by the configuration and by a scenario; the latter's `config` counts."""
-    return msgspec.structs.replace(one, config={}) == msgspec.structs.replace(other, config={})
+    """Whether they are the same plugin, named by the configuration and by a scenario; the scenario's `config`
+    counts.
+
+    A factory may make another plugin of another `config`, so what they were made of counts, where that is known.
+    """
+    if one.origin and one.origin == other.origin:
+        return True
+    return msgspec.structs.replace(one, config={}, origin="") == msgspec.structs.replace(other, config={}, origin="")
 
 
 class EvaluationCatalogue(Mapping[str, type[EvaluationParams]]):
-    """Evaluation types and the parameters they take, as the loader wants them."""
+    """Evaluation types and their parameters, for the loader."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry: Registry = registry
@@ -207,7 +239,7 @@ class EvaluationCatalogue(Mapping[str, type[EvaluationParams]]):
 
 
 class EnvironmentNames(Collection[str]):
-    """The values that `environment.type` may have, as the loader wants them."""
+    """The valid values of `environment.type`, for the loader."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry: Registry = registry
@@ -223,7 +255,7 @@ class EnvironmentNames(Collection[str]):
 
 
 def unknown_part(point: ExtensionPoint, name: str, known: Iterable[str]) -> str:
-    """What to say of a name that no plugin brings."""
+    """The message for a name that no plugin provides."""
     names = sorted(known)
     near = nearest(name, names)
     hint = f"; did you mean {near!r}?" if near else ""
@@ -239,9 +271,9 @@ def _load(target: str, owner: str) -> Any:
 
 
 def load_file(path: Path, *, noun: str = "plugin file") -> ModuleType:
-    """The module of this file, under a name of its own; the same file is imported once while it does not change.
+    """The module of this file, under a unique name; an unchanged file is imported only once.
 
-    While it is imported its folder is on `sys.path`, so that it can import its neighbours. Raises `SetupError` with
+    Its folder is on `sys.path` during the import, so that it can import neighbouring modules. Raises `SetupError` with
     the line at fault when the file raises; `noun` is what the message calls it.
     """
     path = path.resolve()
@@ -267,6 +299,16 @@ def load_file(path: Path, *, noun: str = "plugin file") -> ModuleType:
     return module
 
 
+def build_part(factory: Callable[[S], P], settings: S, what: str) -> P:
+    """Call a factory. Raises `SetupError`, which begins with `what`, also for what it did not mean to raise."""
+    try:
+        return factory(settings)
+    except SteadyhandError:
+        raise
+    except Exception as error:
+        raise SetupError(f"{what} cannot be made: {fault(error)}") from error
+
+
 def fault(error: BaseException, path: Path | None = None) -> str:
     """`file:line: what was raised`; the line is the last one in `path`, when the exception passed through it."""
     if isinstance(error, SyntaxError) and error.filename:
@@ -279,8 +321,8 @@ def fault(error: BaseException, path: Path | None = None) -> str:
 
 @contextmanager
 def _neighbours(folder: Path) -> Generator[None]:
-    """The folder first on `sys.path`; what was imported from it is forgotten after, so that a module of the same
-    name beside another plugin is not mistaken for it."""
+    """Put the folder first on `sys.path`. Modules imported from it are forgotten afterwards, so that a module of the
+    same name next to another plugin is not mistaken for it."""
     before = set(sys.modules)
     entry = str(folder)
     importlib.invalidate_caches()
@@ -296,9 +338,8 @@ def _neighbours(folder: Path) -> Generator[None]:
 
 
 class InstalledPlugins:
-    """The entry points of the group `steadyhand.plugins`, read when first asked for and then kept.
-
-    Make one per run: reading them looks at every installed package.
+    """The entry points of the group `steadyhand.plugins`, read on first use and then cached. Create one per run:
+    reading them scans every installed package.
     """
 
     def __init__(self) -> None:

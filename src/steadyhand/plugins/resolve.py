@@ -1,4 +1,4 @@
-"""From the plugins a scenario names to the plugins themselves."""
+"""Resolves the plugins that a scenario names."""
 
 from __future__ import annotations
 
@@ -51,25 +51,25 @@ _COVERED = frozenset(
 
 
 def is_npm_name(name: str) -> bool:
-    """Whether it is written `@scope/name`, as packages of the JavaScript world are."""
+    """Whether it has the form `@scope/name`, like npm packages."""
     return _NPM_NAME.fullmatch(name) is not None
 
 
 def is_covered(name: str) -> bool:
-    """Whether the runtime itself does what this plugin is for: message handling, storage, model providers."""
+    """Whether the runtime itself has this plugin's features: message handling, storage, model providers."""
     lowered = name.lower()
     return any(lowered.startswith(scope) and lowered[len(scope) :] in _COVERED for scope in _SCOPES)
 
 
 def check_version(found: str, wanted: str) -> None:
-    """`wanted` is a version (`1.2.0`), specifiers (`>=1,<2`) or `*`. Raises `SetupError` when `found` is not it."""
+    """`wanted` is a version (`1.2.0`), specifiers (`>=1,<2`) or `*`. Raises `SetupError` if `found` does not match."""
     from packaging.specifiers import InvalidSpecifier, SpecifierSet
     from packaging.version import InvalidVersion, Version
 
     if wanted.strip() in ("*", "latest"):
         return
     if found == "0":
-        raise SetupError(f"version {wanted} is asked for, and the plugin does not say its version (`Plugin.version`)")
+        raise SetupError(f"version {wanted} is required, but the plugin does not declare one (`Plugin.version`)")
     try:
         wanted_set = SpecifierSet(wanted if any(sign in wanted for sign in "<>=~!") else f"=={wanted}")
     except InvalidSpecifier:
@@ -80,7 +80,7 @@ def check_version(found: str, wanted: str) -> None:
     except InvalidVersion:
         raise SetupError(f"its version {found!r} cannot be compared with {wanted!r}") from None
     if not wanted_set.contains(version, prereleases=True):
-        raise SetupError(f"version {wanted} is asked for, and this is {found}")
+        raise SetupError(f"version {wanted} is required, found {found}")
 
 
 _FILE = re.compile(r"(?P<file>.+\.py)(?::(?P<attribute>[A-Za-z_]\w*))?")
@@ -88,13 +88,17 @@ _IMPORT = re.compile(r"(?P<module>[A-Za-z_][\w.]*):(?P<attribute>[A-Za-z_]\w*)")
 
 
 class ResolvedPlugins(Record):
-    """`missing` are the names that nothing answers to: what they bring cannot be offered to an agent. `unloaded` are
-    those that were left alone because nothing may be executed."""
+    """`missing` are names that were not found, so that their parts cannot be offered to an agent. `unloaded` are
+    plugins that were not loaded because nothing may be executed."""
 
     plugins: tuple[Plugin, ...] = ()
     warnings: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
     unloaded: tuple[str, ...] = ()
+
+
+class NeedsConfig(SetupError):
+    """A plugin's factory raised, and was given no configuration."""
 
 
 def names_code(name: str) -> bool:
@@ -115,16 +119,16 @@ def resolve_plugins(
 ) -> ResolvedPlugins:
     """The plugins that are enabled, in the scenario's order.
 
-    A name is a file beside the scenario (`my_plugin.py`, `./my_plugin.py:attribute`), an import path
-    (`package.module:attribute`) or an entry point of the group `steadyhand.plugins`. What it leads to is a `Plugin`, or
-    a `PluginFactory`, which is called with the reference's `config`. Names of the JavaScript world (`@scope/name`) that
-    nothing answers to are a warning, and an error in live mode, where no mock can stand in.
+    A name is a file next to the scenario (`my_plugin.py`, `./my_plugin.py:attribute`), an import path
+    (`package.module:attribute`) or an entry point of the group `steadyhand.plugins`. It must refer to a `Plugin`, or a
+    `PluginFactory`, which is called with the reference's `config`. npm-style names (`@scope/name`) that are not found
+    cause a warning, and an error in live mode, where no mock can replace them.
 
-    Without `execute`, files and modules are not imported and factories are not called; only plugins that are installed
-    are looked at.
+    Without `execute`, files and modules are not imported and factories are not called; only installed plugins are
+    considered.
 
-    Raises `SetupError`, which says where the name stands, for a plugin that is not there, raises when imported, has
-    another version, or brings what another one brings too. Pass one `installed` for a whole run.
+    Raises `SetupError` with the location of the name for a plugin that is not found, raises on import, has the wrong
+    version, or conflicts with another one. Pass one `installed` for a whole run.
     """
     installed = installed or InstalledPlugins()
     found: list[tuple[PluginRef, Plugin]] = []
@@ -147,7 +151,7 @@ def resolve_plugins(
             elif is_npm_name(ref.name) and not live:
                 missing.append(ref.name)
                 warnings.append(
-                    f"{ref.place}: no installed plugin answers to {ref.name!r}: "
+                    f"{ref.place}: no installed plugin is called {ref.name!r}: "
                     "the agent lacks its actions unless they are mocked"
                 )
             else:
@@ -164,8 +168,8 @@ def resolve_plugins(
 
 
 def _needs_executing(ref: PluginRef, folder: Path, installed: InstalledPlugins) -> bool:
-    """Whether the plugin can only be had by running what the reference names. Raises `SetupError` for a file that is
-    not there."""
+    """Whether the plugin can only be loaded by running what the reference names. Raises `SetupError` for a missing
+    file."""
     file = _FILE.fullmatch(ref.name)
     if file is not None and not (folder / file["file"]).is_file():
         raise SetupError(f"there is no file {folder / file['file']}")
@@ -176,26 +180,31 @@ def _needs_executing(ref: PluginRef, folder: Path, installed: InstalledPlugins) 
 
 
 def installed_plugins(installed: InstalledPlugins) -> list[Plugin]:
-    """Every installed plugin that can be made without a configuration. Raises `SetupError` naming one that breaks."""
+    """Every installed plugin that needs no configuration. Raises a `SetupError` that names a broken one."""
     found: list[Plugin] = []
     for name in installed.names():
         ref = PluginRef(name=name, place=Place(file=""))
         try:
             plugin = _find(ref, Path(), installed)
+        except NeedsConfig:
+            continue
         except UsageError as error:
-            raise SetupError(f"installed plugin {name!r}: {error}; mend or uninstall it") from error
+            raise SetupError(f"installed plugin {name!r}: {error}; fix or uninstall it") from error
         if plugin is not None:
             found.append(plugin)
     return found
 
 
 def _find(ref: PluginRef, folder: Path, installed: InstalledPlugins) -> Plugin | None:
-    """The plugin, or None when the name is neither a file nor an import path and nothing installed answers to it."""
+    """The plugin; None if the name is neither a file nor an import path, and no installed plugin has it."""
     package_version: str | None = None
+    origin = ref.name
     file, path = _FILE.fullmatch(ref.name), _IMPORT.fullmatch(ref.name)
     if file is not None:
         module = load_file(folder / file["file"])
-        target = _attribute(module, file["attribute"] or "plugin", str(folder / file["file"]))
+        attribute = file["attribute"] or "plugin"
+        target = _attribute(module, attribute, str(folder / file["file"]))
+        origin = f"{module.__file__}:{attribute}"
     elif path is not None:
         target = _imported(path["module"], path["attribute"])
     else:
@@ -203,8 +212,9 @@ def _find(ref: PluginRef, folder: Path, installed: InstalledPlugins) -> Plugin |
         if entry is None:
             return None
         target = _entry_target(entry)
+        origin = entry.value
         package_version = entry.dist.version if entry.dist is not None else None
-    plugin = _made(target, ref)
+    plugin = msgspec.structs.replace(_made(target, ref), origin=origin)
     if plugin.version == "0" and package_version is not None:
         plugin = msgspec.structs.replace(plugin, version=package_version)
     if ref.version is not None:
@@ -238,10 +248,9 @@ def _made(target: Any, ref: PluginRef) -> Plugin:
     if isinstance(target, PluginFactory):
         try:
             plugin = target(dict(ref.config))
-        except UsageError:
-            raise
         except Exception as error:
-            raise SetupError(f"it raised when given its config: {fault(error)}") from error
+            told = str(error) if isinstance(error, UsageError) else f"it raised when given its config: {fault(error)}"
+            raise (SetupError if ref.config else NeedsConfig)(told) from error
     if not isinstance(plugin, Plugin):
         hint = "; to use a function that returns one, decorate it with steadyhand.plugin.plugin_factory"
         found = f"found {type(plugin).__name__}{hint if callable(target) else ''}"
@@ -253,11 +262,11 @@ def _unknown(name: str, installed: InstalledPlugins, *, live: bool) -> str:
     names = installed.names()
     near = nearest(name, names)
     hint = f"; did you mean {near!r}?" if near else ""
-    why = " and in live mode no mock stands in for it" if live and is_npm_name(name) else ""
+    why = " and in live mode no mock replaces it" if live and is_npm_name(name) else ""
     return (
-        f"there is no such plugin{why}{hint or '.'} Looked for an entry point {name!r} in the group {GROUP!r} "
-        f"(installed: {', '.join(names) or 'none'}). A file beside the scenario is written `./{_stem(name)}.py`, "
-        "a module `package.module:plugin`"
+        f"plugin not found{why}{hint or '.'} Looked for an entry point {name!r} in the group {GROUP!r} "
+        f"(installed: {', '.join(names) or 'none'}). Write a file next to the scenario as `./{_stem(name)}.py`, "
+        "a module as `package.module:plugin`"
     )
 
 
@@ -266,5 +275,5 @@ def _stem(name: str) -> str:
 
 
 def _refuse_duplicates(found: Sequence[tuple[PluginRef, Plugin]]) -> None:
-    labelled = [msgspec.structs.replace(plugin, name=f"{ref.name} ({ref.place})") for ref, plugin in found]
+    labelled = [msgspec.structs.replace(plugin, name=f"{ref.name} ({ref.place})", origin="") for ref, plugin in found]
     Registry(labelled)

@@ -1,4 +1,4 @@
-"""The agent under test, and what it meets: its trial, judge, gateway and user. What it acts through: `services.py`."""
+"""The agent under test, and its trial, judge, gateway and user. `services.py` has the services that it acts through."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["EVERYTHING_SEEN", "Agent", "Reply", "Shows", "Sight", "TrialContext"
 
 
 class Turn(Record):
-    """What the agent has to answer: the whole exchange so far, ending with the user's message.
+    """What the agent must answer: the whole exchange so far, ending with the user's message.
 
     `cut_after_ms` is for an agent whose turn is one model call, as `ChatRequest.cut_after_ms`; others ignore it.
     """
@@ -87,7 +87,7 @@ class TrialContext(Protocol):
 
     @property
     def addresses(self) -> Addresses:
-        """Where an agent that is not ours reaches this trial; none without a gateway."""
+        """The addresses at which an external agent reaches this trial; empty without a gateway."""
         ...
 
     @property
@@ -152,8 +152,8 @@ class AgentFacts(NamedTuple):
     """Whether our event loop talks to it over the network. Declared by its factory, usually its class."""
 
     runs_target: bool = True
-    """Whether its target, what stands after the `:` of its name, is code that runs on this machine. One from outside
-    the project then needs --trust. Its factory declares this; one that takes a URL says False."""
+    """Whether its target, the part after the `:` of its name, is code that runs on this machine. An agent from outside
+    the project then needs --trust. Its factory declares this; one that takes a URL sets it to False."""
 
     names_python: bool = False
     """Whether its target is `file.py:name` or `module:name`. A resume then looks for changes in what that imports as
@@ -161,11 +161,11 @@ class AgentFacts(NamedTuple):
 
     key_variable: str = ""
     """The variable of the key that it sends to its target unless another one is configured. Its factory declares this.
-    No such key is sent where a scenario chose the target, and the user is told."""
+    The key is not sent if a scenario chose the target, and the user gets a message."""
 
     uses_gateway: bool = False
-    """Whether it tells its program the addresses of the trial, so that what the program asks of models, services and
-    mocks goes through us. Its factory declares this."""
+    """Whether it gives its program the addresses of the trial, so that its calls to models, services and mocks go
+    through the gateway. Its factory declares this."""
 
     closes_at_once: bool = False
     """Whether `close`, in the agent's current state, returns without waiting."""
@@ -189,7 +189,7 @@ def agent_closes_at_once(agent: Agent) -> bool:
 
 
 class Question(Record):
-    """What to judge. `json_schema` replaces our answer schema; `votes` is how often to ask.
+    """What to judge. `json_schema` replaces our answer schema; `votes` is the number of times to ask.
 
     `unseen` is the part of the agent's actions that the materials cannot show. The judge fills it in from the trial,
     and says whether its answer depends on it.
@@ -248,7 +248,7 @@ class Judge(Protocol):
 def instructions_digest(judge: Judge) -> str:
     """A digest of how the judge words its questions: its attribute of this name, else empty.
 
-    A calibration holds only for the wording it was made with, so a judge with a wording of its own declares it.
+    A calibration is valid only for the prompt it was made with, so a judge with its own prompt declares it.
     """
     return str(getattr(judge, "instructions_digest", ""))
 
@@ -268,10 +268,10 @@ class RubricJudge(Protocol):
 
 
 class Addresses(Record):
-    """Where an agent that is not ours reaches its trial.
+    """The addresses at which an external agent reaches its trial.
 
     `names` are what a mapping in the configuration may use (`openai_base_url`); `variables` are those that are set in
-    the agent's environment anyway. `token` is what tells these addresses from those of other trials.
+    the agent's environment anyway. `token` distinguishes these addresses from those of other trials.
     """
 
     token: str = ""
@@ -279,31 +279,32 @@ class Addresses(Record):
     variables: dict[str, str] = {}
 
     def traceparent(self, turn: int) -> str | None:
-        """The W3C trace context of the trial's n-th turn, 0 for the whole trial; None where no trace is received."""
+        """The W3C trace context of the trial's n-th turn, 0 for the whole trial; None if traces are not received."""
         trace_id = self.names.get("trace_id")
         return None if trace_id is None else f"00-{trace_id}-{turn_span_id(trace_id, turn)}-01"
 
 
 def turn_span_id(trace_id: str, turn: int) -> str:
-    """The span that stands for a turn of ours."""
+    """The span that represents one of our turns."""
     return hashlib.sha256(f"{trace_id} {turn}".encode()).hexdigest()[:16]
 
 
 class Gateway(Protocol):
-    """How an agent that is not ours reaches its trial. One per trial; opened before the agent and closed after it."""
+    """The gateway between an external agent and its trial. One per trial; opened before the agent and closed after
+    it."""
 
     async def open(self, trial: TrialContext) -> Addresses: ...
 
     async def hear_out(self) -> None:
-        """The agent has replied: let the model calls end that it has hung up on, without waiting for any other."""
+        """The agent has replied: let the model calls end that it disconnected from, without waiting for others."""
         ...
 
     async def settle(self) -> None:
-        """The agent has ended a turn: wait, for a bounded time, for what it still has to tell."""
+        """The agent has ended a turn: wait, for a limited time, for outstanding reports."""
         ...
 
     def shows(self, declared: Shows) -> Shows:
-        """What can be seen of the agent, given what it declares and what has come of it here."""
+        """What can be seen of the agent, given what it declares and what has been received."""
         ...
 
     async def close(self) -> None:
@@ -311,19 +312,19 @@ class Gateway(Protocol):
         ...
 
     def doubts(self) -> tuple[str, ...]:
-        """After `close`: what was told of the agent's actions too late for the checks on them."""
+        """After `close`: actions that were reported too late for the checks on them."""
         ...
 
 
 class ReusableAddresses(Protocol):
-    """Gives out addresses that outlive a trial, for a program that reads them once and then serves many."""
+    """Provides addresses that outlive a trial, for a program that reads them once and then serves many trials."""
 
     def reusable(self, model: ChatModel | None) -> Addresses:
-        """Addresses that lead nowhere until they are pointed at a trial."""
+        """Addresses that are inactive until they are assigned to a trial."""
         ...
 
     def point(self, reusable: Addresses, trial: TrialContext | None) -> None:
-        """Let the addresses lead to this trial, or nowhere. They stop leading to a trial when it ends."""
+        """Assign the addresses to this trial, or to none. They become inactive when the trial ends."""
         ...
 
 
@@ -333,14 +334,19 @@ second attempt was no better and was used anyway."""
 
 
 class UserSimulator(Protocol):
-    """Plays the user. One instance serves one trial."""
+    """Plays the user. One instance serves one trial. Its factory may declare `needs_model`."""
 
     async def generate_response(
         self, history: tuple[ConversationTurn, ...], config: UserSimulatorConfig, trial: TrialContext
     ) -> str:
         """The user's next message; with an empty `history`, the first one.
 
-        Raises a `TrialError`, such as `ModelError`, if there is none. A reply that was asked for again is recorded as a
+        Raises a `TrialError`, such as `ModelError`, if there is none. A reply that was requested again is recorded as a
         `Noted` event with the topic `ASKED_AGAIN`.
         """
         ...
+
+
+def user_needs_model(factory: object) -> bool:
+    """Whether it takes a chat model to play the user: the factory's attribute `needs_model`, or True."""
+    return bool(getattr(factory, "needs_model", True))

@@ -83,7 +83,7 @@ class OnThisMachine(Protocol):
 
 @runtime_checkable
 class MarksPrograms(Protocol):
-    """An environment that finds again what a program left running, if it was started as told here."""
+    """An environment that can find leftover processes of a program, if it was started with this command line."""
 
     def marked(self, argv: Sequence[str]) -> list[str]:
         """The command line to start instead of `argv`."""

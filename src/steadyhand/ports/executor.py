@@ -9,19 +9,18 @@ from steadyhand.records.run import PlannedTrial, TrialRecord
 
 
 class Executor(Protocol):
-    """Takes planned trials and gives back records, in any order.
+    """Takes planned trials and returns records, in any order.
 
-    Which trials run, when the run stops, its limits, its budget and its record are the affair of whoever calls.
+    The caller decides which trials run and when the run stops, and manages limits, the budget and the record.
     """
 
     @property
     def places(self) -> int:
-        """How many trials to hand over at once. It may change while trials run."""
+        """The number of trials to submit at once. It may change while trials run."""
         ...
 
     def perform(self, planned: PlannedTrial, /) -> Awaitable[TrialRecord]:
-        """Give the record of this trial exactly once, whatever becomes of the process or the machine it runs on.
-
-        May be called side by side. Raises `TrialError` when the trial could not be carried out.
+        """Return the record of this trial exactly once, whatever happens to the process or machine it runs on. May be
+        called concurrently. Raises `TrialError` if the trial could not be run.
         """
         ...

@@ -36,40 +36,41 @@ class ChatModel(Protocol):
 
 
 class Listener(Protocol):
-    """Hears an answer while it arrives, and passes it on to an agent's own client.
+    """Receives an answer while it arrives, and forwards it to an agent's own client.
 
-    A client may hang up. The task that asks the model is then cancelled; a model that can returns what had arrived by
-    then, and `FinishReason.HUNG_UP`.
+    If the client disconnects, the task that calls the model is cancelled; a model that supports it returns what had
+    arrived, with `FinishReason.HUNG_UP`.
     """
 
     @property
     def gone(self) -> bool:
-        """Whether the client has hung up."""
+        """Whether the client has disconnected."""
         ...
 
     @property
     def full(self) -> bool:
-        """Whether the client reads more slowly than the answer arrives. Wait until it is `ready`, and read no more."""
+        """Whether the client reads more slowly than the answer arrives. Stop reading until it is `ready`."""
         ...
 
     async def ready(self) -> None: ...
 
     def pass_on(self, piece: bytes, headers: Mapping[str, str]) -> None:
-        """A piece of an answer in the client's own dialect, as it came. `headers` are the server's."""
+        """A chunk of an answer in the client's own format, unchanged. `headers` are the server's."""
         ...
 
     def end(self) -> None:
-        """The server has ended the answer that was passed on."""
+        """The server has finished the forwarded answer."""
         ...
 
     def say(self, text: str) -> None:
-        """A piece of the text of any other answer."""
+        """A chunk of text of any other answer."""
         ...
 
 
 @runtime_checkable
 class RelayingModel(Protocol):
-    """A `ChatModel` that lets a listener hear its answer while it arrives. Of any other, the whole answer is heard."""
+    """A `ChatModel` whose answer a listener receives while it arrives. With any other, the listener gets the complete
+    answer."""
 
     async def relay(self, request: ChatRequest, listener: Listener, *, zero: float) -> ChatResponse:
         """As `ChatModel.attempt`."""
@@ -77,7 +78,7 @@ class RelayingModel(Protocol):
 
 
 async def relay(model: ChatModel, request: ChatRequest, listener: Listener | None, *, zero: float) -> ChatResponse:
-    """One attempt, heard by the listener if there is one and the model can."""
+    """One attempt, with the listener, if there is one and the model supports it."""
     if listener is not None and isinstance(model, RelayingModel):
         return await model.relay(request, listener, zero=zero)
     return await model.attempt(request, zero=zero)
@@ -90,7 +91,7 @@ _HOP_BY_HOP = frozenset((*_OF_THE_CONNECTION, *_OF_THE_PROXY, *_OF_THE_BODY))
 
 
 def end_to_end(headers: Mapping[str, str], *, without: Iterable[str]) -> dict[str, str]:
-    """Headers that may be passed on: those that describe neither one connection nor the body. Names are lower case."""
+    """Headers that may be forwarded: those that describe neither the connection nor the body. Names are lower case."""
     named = {name.strip().lower() for name in headers.get("connection", "").split(",")}
     left_out = _HOP_BY_HOP.union(without, named)
     return {name: value for name, value in headers.items() if name not in left_out}
@@ -106,7 +107,7 @@ class ModelFacts(NamedTuple):
     """Whether calls cost nothing."""
 
     base_url_variable: str = ""
-    """The variable that points it at another server. Where that is set, list prices do not hold."""
+    """The variable that sets a different server. If it is set, list prices do not apply."""
 
 
 def model_facts(factory: object) -> ModelFacts:

@@ -66,8 +66,8 @@ class ServiceFault(Exception):
 class ProvidedService(Record):
     """A service from a plugin. `build` creates it for each trial, when it is first called.
 
-    With `tools`, its public methods are offered to the built-in agent. One that is started `at_once` is ready when the
-    agent begins, so that its start is not part of the agent's time.
+    With `tools`, its public methods are offered to the built-in agent. A service with `at_once` is started before the
+    agent, so that its start is not part of the agent's time.
     """
 
     build: Callable[[], Any]
@@ -96,7 +96,7 @@ class ServiceAnswer(Record):
 
 @runtime_checkable
 class ToolServer(Protocol):
-    """A service that says itself what can be called, such as an MCP server. Others have Python methods."""
+    """A service that lists its own methods, such as an MCP server. Others have Python methods."""
 
     async def tools(self) -> Sequence[ServiceMethod]:
         """Raises `ServiceError`."""
@@ -107,7 +107,7 @@ class ToolServer(Protocol):
         ...
 
     async def settle(self) -> Exception | None:
-        """Wait, for a bounded time, for calls that were given up. Returns the first failure of the service, or None."""
+        """Wait, for a limited time, for abandoned calls. Returns the first failure of the service, or None."""
         ...
 
 
@@ -148,7 +148,7 @@ class Services(Protocol):
         ...
 
     async def answer(self, service: str, method: str, args: list[Any], named: dict[str, Any]) -> ServiceAnswer:
-        """The same, with what an MCP server said beside the value."""
+        """The same, with an MCP server's own content next to the value."""
         ...
 
     async def broken(self) -> Exception | None:

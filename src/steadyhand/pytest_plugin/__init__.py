@@ -1,6 +1,5 @@
-"""What the pytest plugin is made of: the settings of its runs, the object that the fixture gives, and the collection.
-
-pytest itself loads `pytest_steadyhand`, and this when a session uses it.
+"""The pytest plugin: the settings of its runs, the fixture's object, and collection. pytest loads `pytest_steadyhand`,
+which loads this package when a session uses it.
 """
 
 from __future__ import annotations
@@ -15,11 +14,11 @@ from steadyhand.api.result import RunResult
 from steadyhand.api.run import Source, run
 
 INCONCLUSIVE = ("fail", "error", "skip")
-"""What an inconclusive scenario is to pytest. None of them is a pass."""
+"""How pytest treats an inconclusive scenario. None of these is a pass."""
 
 
 def run_options(config: pytest.Config) -> dict[str, Any]:
-    """What pytest's options and ini file say of a run, as `steadyhand.run` takes it. Raises `pytest.UsageError`."""
+    """The options for `steadyhand.run` from pytest's options and ini file. Raises `pytest.UsageError`."""
     given = {name: _given(config, name) for name in ("model", "agent", "judge", "config", "trials", "trust")}
     found: dict[str, Any] = {name: value for name, value in given.items() if value}
     if "trials" in found and not str(found["trials"]).isdigit():
@@ -45,7 +44,7 @@ class Steadyhand:
         self._options = options
 
     def run(self, scenarios: Source | Iterable[Source], **options: Any) -> RunResult:
-        """As `steadyhand.run`, whose options these are; `assert_passed()` of what it gives fails the test."""
+        """Like `steadyhand.run`, with the same options; `assert_passed()` on the result fails the test."""
         several = isinstance(scenarios, list | tuple)
         placed = [self._placed(each) for each in scenarios] if several else self._placed(scenarios)
         return run(placed, **{**self._options, **options})

@@ -23,7 +23,7 @@ NodeT = TypeVar("NodeT", bound=pytest.Collector | pytest.Item)
 
 
 class ItemOutcome(NamedTuple):
-    """What a scenario came to; `text` says why it did not pass, `record` is the file of its run."""
+    """The result of a scenario; `text` says why it did not pass, `record` is the path of its run record."""
 
     verdict: Verdict
     text: str = ""
@@ -31,10 +31,10 @@ class ItemOutcome(NamedTuple):
 
 
 class ScenarioCollection:
-    """Makes items of scenario files, and runs them. Registered when collection is asked for."""
+    """Collects scenario files as items, and runs them. Registered if collection is enabled."""
 
     def __init__(self, config: pytest.Config) -> None:
-        """Raises `pytest.UsageError` for a setting that cannot be."""
+        """Raises `pytest.UsageError` for an invalid setting."""
         self.options: dict[str, Any] = run_options(config)
         self.inconclusive: str = config.getini("steadyhand_inconclusive")
         if self.inconclusive not in INCONCLUSIVE:
@@ -57,21 +57,21 @@ class ScenarioCollection:
         return _node(ScenarioFile, parent, path=file_path, collection=self)
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
-        """Where the records are; with xdist they are known from the reports alone."""
+        """The paths of the records; with xdist, they are known only from the reports."""
         reports = (report for found in terminalreporter.stats.values() for report in found)
         told = (pair for report in reports for pair in getattr(report, "user_properties", ()))
         for record in dict.fromkeys(value for name, value in told if name == _RECORD):
             terminalreporter.write_line(f"steadyhand: record {record}")
 
     def claim(self, scenario: Scenario, file: Path) -> None:
-        """Raises `CollectError` for an id that another file has: in one run they are unique."""
+        """Raises `CollectError` for a duplicate id: ids must be unique within a run."""
         earlier = self._files.setdefault(scenario.id, file)
         if earlier != file:
             raise pytest.Collector.CollectError(f"{scenario.place}: id `{scenario.id}` is already used in {earlier}")
 
     def marker(self, tag: str) -> str | None:
-        """The name of the tag's marker, registered. Those that mean something to pytest itself get a prefix: a tag must
-        not skip a scenario or excuse its failure."""
+        """The name of the tag's marker, registered. Names with a meaning in pytest get a prefix: a tag must not skip a
+        scenario or excuse its failure."""
         name = _NOT_IN_MARKER.sub("_", tag.strip()).lstrip("_")
         if not name:
             return None
@@ -82,8 +82,8 @@ class ScenarioCollection:
         return name
 
     def outcome(self, item: ScenarioItem) -> ItemOutcome:
-        """What the scenario came to. With it run all that are still to come, unless pytest may stop at a failure or
-        another process may run them; asked again, it is run again."""
+        """The result of the scenario. Runs it together with all that are still to come, unless pytest may stop at a
+        failure or another process may run them. Called again, it reruns the scenario."""
         if item.name not in self._outcomes:
             self._run([item] if self._one_by_one else [item, *self._to_come(item)])
         return self._outcomes.pop(item.name)
@@ -99,7 +99,7 @@ class ScenarioCollection:
         except UsageError as error:
             if len(items) == 1:
                 self._all_errors(ids, str(error))
-            else:  # what one of them lacks must not decide the others
+            else:  # a missing setting of one must not affect the others
                 for item in items:
                     self._run([item])
             return
@@ -114,7 +114,7 @@ class ScenarioCollection:
         for scenario_id in ids:
             rate = rates.get(scenario_id)
             if rate is None or (rate.verdict is Verdict.PASSED and not result.complete):
-                told = "the record of the run is not complete, so that nothing is known for sure"
+                told = "the record of the run is not complete, so the outcome is unknown"
                 self._outcomes[scenario_id] = ItemOutcome(Verdict.ERROR, f"error: {told}", result.path)
             else:
                 text = "" if rate.verdict is Verdict.PASSED else result.evidence(scenario_id)
@@ -132,7 +132,7 @@ class ScenarioFile(pytest.File):
         self._collection = collection
 
     def collect(self) -> Iterator[ScenarioItem]:
-        """Nothing that the file names is imported or run. Raises `CollectError` with everything wrong with it."""
+        """Nothing that the file names is imported or run. Raises `CollectError` with all its problems."""
         try:
             planned = prepare(str(self.path), checking=True, **self._collection.options)
         except UsageError as error:
@@ -167,7 +167,7 @@ class ScenarioItem(pytest.Item):
         return self.path, self._line, self.name
 
     def setup(self) -> None:
-        """What ends in error ends here, where pytest counts it as an error and not as a failure."""
+        """Errors are raised here, where pytest counts them as errors and not as failures."""
         self.begun = True
         if self.needs_trust is not None:
             pytest.fail(f"error: {self.needs_trust} (here it is --steadyhand-trust)", pytrace=False)
@@ -195,7 +195,7 @@ def _node(kind: type[NodeT], parent: pytest.Collector, **given: Any) -> NodeT:
 
 
 def _stops_early(config: pytest.Config) -> bool:
-    """Whether a failure may end the session, so that what comes after it must not have run."""
+    """Whether a failure may end the session, so that later scenarios must not run early."""
     return bool(config.getoption("maxfail", 0) or config.getoption("stepwise", default=False))
 
 

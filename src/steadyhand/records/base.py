@@ -13,9 +13,11 @@ import base64
 import dataclasses
 import math
 import re
+import time
 from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
 from enum import Enum
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Literal, TypeVar, cast, dataclass_transform, get_args
 
 import msgspec
@@ -63,6 +65,17 @@ def ms_of(seconds: float) -> float:
 def rounded_ms(ms: float) -> float:
     """To three decimals, as `ms_of` does. Must be finite."""
     return (ms * 1e3 + 0.5) // 1 / 1e3
+
+
+def utc_now() -> str:
+    """The time of day, such as `2026-01-31T12:00:00.123+00:00`."""
+    ms = time.time_ns() // 1_000_000
+    return f"{_utc_second(ms // 1000)}.{ms % 1000:03d}+00:00"
+
+
+@lru_cache(maxsize=4)
+def _utc_second(second: int) -> str:
+    return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 class UnreadableValue(ValueError):

@@ -1,4 +1,4 @@
-"""How a judge did on labelled cases."""
+"""A judge's results on labelled cases."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Word: TypeAlias = Literal["pass", "fail"]
 class JudgedCase(Record):
     """A labelled check of a stored trial that a judge was asked about. `judged` is None when it gave no judgement.
 
-    `message` is what came of it in words.
+    `message` describes the result.
     """
 
     run: str

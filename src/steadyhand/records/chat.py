@@ -31,9 +31,9 @@ class ArrivalClock(enum.StrEnum):
 class Attempt(Record, array_like=True):
     """One attempt at a call. A time is None if that point was not reached.
 
-    `cut_ms` is the deadline at which we stopped reading an answer that was not complete. One that went through a proxy
-    is `proxied`: the way through it is part of its times. `last_byte_shared`: bytes that do not belong to the answer
-    were read together with its last one, and may have come later than it; see `CallTiming`.
+    `cut_ms` is the deadline at which we stopped reading an answer that was not complete. If it went through a proxy, it
+    is `proxied`: the proxy is part of its times. `last_byte_shared`: bytes that do not belong to the answer were read
+    together with its last one, and may have come later than it; see `CallTiming`.
     """
 
     started_ms: float
@@ -289,7 +289,7 @@ WireDialect = Literal["openai_chat", "openai_responses", "anthropic_messages"]
 
 
 class ClientBody(Record):
-    """A question as the agent's own client put it. A model of the same dialect is sent these fields and not ours.
+    """The original request of an agent's own client. A model with the same API is sent these fields instead of ours.
 
     `headers` are the client's, without its key and what concerns its connection alone. They are not recorded.
     """
@@ -300,7 +300,7 @@ class ClientBody(Record):
 
 
 class ServerAnswer(Record):
-    """An answer as it came, for an agent's client that speaks the server's dialect."""
+    """The original answer, for an agent's client that uses the server's API."""
 
     status: int
     headers: dict[str, str] = {}
@@ -310,9 +310,10 @@ class ServerAnswer(Record):
 class ChatRequest(Record):
     """What to ask.
 
-    `json_schema` asks for structured output, `json_mode` for any JSON object, where the server offers it.
-    `cut_after_ms` after it was sent, an answer is taken as far as it has come: see `ChatResponse.cut`. `client` is set
-    when an agent's own client asks, through the gateway. `headers` are sent with this request by models over HTTP.
+    `json_schema` requests structured output, `json_mode` any JSON object, if the server supports it. `cut_after_ms`
+    after the request was sent, the answer is cut off as received so far: see `ChatResponse.cut`. `client` is set if the
+    request comes from an agent's own client, through the gateway. `headers` are sent with this request by models over
+    HTTP.
     """
 
     messages: tuple[Message, ...]
@@ -342,14 +343,13 @@ class Usage(Record, rename={"input_tokens": "input", "output_tokens": "output"})
 class ChatResponse(Record):
     """The result of one successful attempt.
 
-    `chunks` are (milliseconds after the request was sent, piece of text). `source` says whether the answer came
+    `chunks` are (milliseconds after the request was sent, number of characters). `source` says whether the answer came
     live from the model; anything else is never graded for latency. An answer that was `cut` holds what had arrived by
     `ChatRequest.cut_after_ms`, its `finish_reason` is `deadline` and `attempt.cut_ms` is set. `timing_includes` says
-    what is in the times beside the model and the way to it, if anything. `finish_reason` is None when the server did
-    not say, `finish_raw` is its own word, and `token_limit` the most tokens that the request allowed, if it did.
-
-    Where the question was sent as an agent's client put it, `body` and `headers` are the answer as it came. `arrivals`
-    are (milliseconds after the request was sent, bytes of `body` that were there by then) if it was streamed.
+    what else is included in the times, besides the model and the network. `finish_reason` is None if the server did not
+    say, `finish_raw` is its own term, and `token_limit` is the request's token limit, if any. If the request was
+    forwarded from an agent's client, `body` and `headers` are the original answer. `arrivals` are (milliseconds after
+    the request was sent, bytes of `body` that were there by then) if it was streamed.
     """
 
     text: str
@@ -371,8 +371,10 @@ class ChatResponse(Record):
         if self.finish_reason is None:
             return None
         limit = None if self.finish_raw in _MODELS_OWN_LIMIT else self.token_limit
-        # A third party's model may pass the vendor's own term.
-        return Finish(reason=FinishReason(self.finish_reason), raw=self.finish_raw, token_limit=limit)
+        reason = self.finish_reason
+        if type(reason) is not FinishReason:  # a third party's model may pass the vendor's own term
+            reason = FinishReason(reason)
+        return Finish(reason=reason, raw=self.finish_raw, token_limit=limit)
 
     @property
     def cut(self) -> bool:

@@ -1,4 +1,4 @@
-"""What a user sets: the configuration of a project, and the options of a run, which win over it."""
+"""User settings: the configuration of a project, and the options of a run, which override it."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Price(Record):
 
 
 class CalibrationConfig(Record):
-    """Whether a judge has to be calibrated before it decides, and how good it must be. A bar of None is none."""
+    """Whether a judge has to be calibrated before it decides, and how good it must be. None means no threshold."""
 
     required: bool = False
     file: str | None = None
@@ -99,7 +99,7 @@ class Config(Record):
 
 
 class Selection(Record):
-    """Which scenarios. `ids` are exact, and all of them must be there."""
+    """Which scenarios to run. `ids` are exact, and all of them must exist."""
 
     paths: tuple[str, ...]
     ids: tuple[str, ...] = ()
@@ -111,9 +111,9 @@ class Selection(Record):
 class RunOptions(Record):
     """How to run them.
 
-    `config` is the configuration file; without it the nearest one upwards counts, unless `ignore_config` is set.
-    `ignore_env_file` is for a node of a cluster, whose own environment counts. `models` and `agents` are for several of
-    them: every combination is a target of its own.
+    `config` is the configuration file; without it, the nearest one upwards is used, unless `ignore_config` is set.
+    `ignore_env_file` is for cluster nodes, which use their own environment. With several `models` or `agents`, every
+    combination is a separate target.
     """
 
     config: Path | None = None

@@ -1,4 +1,4 @@
-"""Checks, their results, and what they add up to."""
+"""Checks, their results, and rubrics."""
 
 from __future__ import annotations
 
@@ -161,7 +161,8 @@ def spec_digest(spec: EvaluationSpec) -> str:
 
 
 def check_ids(results: Sequence[EvaluationResult]) -> list[str]:
-    """What labels and exports call each check of a trial: its name, else its type, with what tells it from others.
+    """The unique name of each check of a trial in labels and exports: its name, else its type, with a distinguishing
+    prefix.
 
     Such as `polite`, `step 2/polite`, `turn 3/polite` and, for the second of two that are otherwise alike,
     `polite (2)`.
@@ -182,10 +183,16 @@ def passed(
     *,
     evidence: Evidence | None = None,
     figures: dict[str, Any] | None = None,
+    judge: JudgeNote | None = None,
     rests_on: Ground | None = None,
 ) -> EvaluationResult:
     return EvaluationResult(
-        verdict=Verdict.PASSED, message=message, evidence=evidence, figures=figures or {}, rests_on=rests_on
+        verdict=Verdict.PASSED,
+        message=message,
+        evidence=evidence,
+        figures=figures or {},
+        judge=judge,
+        rests_on=rests_on,
     )
 
 
@@ -194,18 +201,30 @@ def failed(
     *,
     evidence: Evidence | None = None,
     figures: dict[str, Any] | None = None,
+    judge: JudgeNote | None = None,
     rests_on: Ground | None = None,
 ) -> EvaluationResult:
     return EvaluationResult(
-        verdict=Verdict.FAILED, message=message, evidence=evidence, figures=figures or {}, rests_on=rests_on
+        verdict=Verdict.FAILED,
+        message=message,
+        evidence=evidence,
+        figures=figures or {},
+        judge=judge,
+        rests_on=rests_on,
     )
 
 
 def inconclusive(
-    message: str, *, evidence: Evidence | None = None, figures: dict[str, Any] | None = None
+    message: str,
+    *,
+    evidence: Evidence | None = None,
+    figures: dict[str, Any] | None = None,
+    judge: JudgeNote | None = None,
 ) -> EvaluationResult:
     """It could not be decided: neither a pass nor a failure of the agent."""
-    return EvaluationResult(verdict=Verdict.INCONCLUSIVE, message=message, evidence=evidence, figures=figures or {})
+    return EvaluationResult(
+        verdict=Verdict.INCONCLUSIVE, message=message, evidence=evidence, figures=figures or {}, judge=judge
+    )
 
 
 class Anchor(Record):

@@ -21,14 +21,14 @@ VISIBLE: tuple[Visible, ...] = get_args(Visible)
 class Shows(Record):
     """What we can see of an agent's actions, apart from its reply.
 
-    *seen*: it goes through us, and we record it. *partly_seen*: so it does, but something is missing; what is there was
-    done, and silence proves nothing. *self_reported*: the agent tells us, and its word counts. *not_seen*: we would not
-    know, so that silence proves nothing. `services`, `files` and `database` are the trial's own (mocks, workspace,
-    seeded database); where the agent cannot reach them, they are not seen.
+    *seen*: it goes through us, and we record it. *partly_seen*: the same, but something is missing; recorded actions
+    were done, but absence proves nothing. *self_reported*: the agent reports it, and that counts. *not_seen*: we cannot
+    know, so absence proves nothing. `services`, `files` and `database` are the trial's own (mocks, workspace, seeded
+    database); where the agent cannot reach them, they are not seen.
 
     `traced` declares that every tool call of the agent is exported as a span: its actions are seen where the trace is
     complete, and its trace is waited for. With `served_only`, actions are seen where they use tools that we serve to
-    the agent; silence about any other action proves nothing. Without `arguments`, an action is seen without its
+    the agent; the absence of any other action proves nothing. Without `arguments`, an action is seen without its
     parameters.
 
     With `acts` false the agent can only reply: nothing is hidden, and a check on its actions could only ever have one

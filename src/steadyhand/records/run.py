@@ -1,6 +1,6 @@
 """The record of a run: a header, one entry per finished trial, and what was spent.
 
-Tokens are counted by the servers. Costs are known where prices are.
+Tokens are counted by the servers. Costs are known if prices are.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FORMAT_VERSION = 3
 SCENARIO_PART = "the scenario"
 """The digest of the scenario among the fingerprints of a run. Two runs measured the same thing only if it is equal."""
 JUDGE_PART = "the judge"
-"""That of the judge, where one was named and has something to judge."""
+"""The digest of the judge, if one is configured and has something to judge."""
 DEFAULT_ALPHA = 0.05
 _WORST_FIRST = (
     FinishReason.CONTENT_FILTER,
@@ -98,11 +98,11 @@ class RunMatrix(Record):
 
 
 class Target(Record):
-    """What a scenario of the run was tried on.
+    """The target of a scenario of the run.
 
     `scenario` is its id in the files: the same for all targets and combinations, which is how they are paired. `model`
-    and `agent` are as the settings resolve them, None where the scenario asks nobody. `cell` is what a matrix sets
-    besides these two.
+    and `agent` are as the settings resolve them, None if the scenario uses none. `cell` is what a matrix sets besides
+    these two.
     """
 
     scenario: str
@@ -112,12 +112,13 @@ class Target(Record):
 
     @property
     def name(self) -> str:
-        """Such as `openai/gpt-4o` or `python:agent.py:run, openai/gpt-4o`; the same for what is the same target."""
+        """Such as `openai/gpt-4o` or `python:agent.py:run, openai/gpt-4o`; equal for equal targets."""
         return ", ".join(part for part in (self.agent, self.model) if part) or "no agent"
 
 
 class CanaryTally(Record):
-    """How a run's judge did on the labelled cases slipped into it. They are no trials and count in no rate."""
+    """The results of a run's judge on the labelled cases mixed into it. They are not trials and do not count in any
+    rate."""
 
     file: str
     cases: tuple[JudgedCase, ...] = ()
@@ -134,10 +135,10 @@ class CanaryTally(Record):
 
 
 class Shard(Record):
-    """Which part of a whole a run is: the `number`th of `of`, counted from 1, and what the whole consists of.
+    """Which shard a run is: number `number` of `of`, counted from 1, and what the whole consists of.
 
-    The rest is of the whole, by scenario in the order of the plan: `trials` planned, `digests` of what they are made
-    of, and what a header says of scenarios. It is the same in every shard. `together` keeps the trials of a scenario in
+    The other fields describe the whole, by scenario in planned order: `trials` planned, `digests` of what they depend
+    on, and the scenario data of a header. It is the same in every shard. `together` keeps the trials of a scenario in
     one shard.
     """
 
@@ -157,7 +158,7 @@ class Shard(Record):
     def numbers(self) -> dict[str, range]:
         """The trials of this shard, by scenario: every `of`th of all, or all of every `of`th scenario.
 
-        They are counted by scenario id, so that it does not matter in which order files were named.
+        They are counted by scenario id, so that the order of files on the command line does not matter.
         """
         found: dict[str, range] = {}
         before = 0
@@ -174,16 +175,15 @@ class Shard(Record):
 class RunHeader(Record):
     """What was requested, fixed when the run starts.
 
-    `pass_rate` is the share of trials that must pass as the user asked of all scenarios, `pass_rates` as single ones
-    ask of themselves. `options` is what it takes to carry the run on. `prices` are those of the configuration,
-    `own_servers` the providers behind a base URL of the user's own, for which list prices do not hold, and
-    `free_providers` those that declare that a call costs nothing. `fingerprints` has, for each scenario, digests of
-    what its trials are made of, by what a person calls that. `targets` says what each scenario is tried on. With
-    `until` a scenario's trials end when its pass rate is decided, wrongly with a chance of at most `alpha`. `origin` is
-    the id of the run whose stored trials were judged again; None for a run of its own. `canaries` is how the judge did
-    on the labelled cases slipped into the run. `failed_of` is the run of which only those scenarios were run again that
-    did not pass, `shard` says which part of a whole the run is, and `merged_from` are the shards it was put together
-    from. `took_ms` is how long trials were running, resumed parts included; 0 while that is not known.
+    `pass_rate` is the share of trials that must pass, as set by the user for all scenarios; `pass_rates` are those that
+    scenarios set themselves. `options` is what a resume needs. `prices` are those of the configuration, `own_servers`
+    the providers with a custom base URL, for which list prices do not apply, and `free_providers` those that declare
+    that a call costs nothing. `fingerprints` has, for each scenario, digests of what its trials depend on, by readable
+    name. `targets` has the target of each scenario. With `until` a scenario's trials end when its pass rate is decided,
+    wrongly with a chance of at most `alpha`. `origin` is the id of the run whose stored trials were judged again; None
+    for an ordinary run. `canaries` are the judge's results on the labelled cases mixed into the run. `failed_of` is the
+    run whose failed scenarios were rerun, `shard` says which shard the run is, and `merged_from` are the shards that
+    were merged. `took_ms` is how long trials were running, including resumed parts; 0 if unknown.
     """
 
     id: str
@@ -231,11 +231,11 @@ class PhaseRecord(Record, array_like=True):
 
 
 class Judged(Record, array_like=True):
-    """The verdict and everything reported beside it. Nothing here is averaged into the verdict.
+    """The verdict and everything reported alongside it. Nothing here is averaged into the verdict.
 
     `latency_cut` says that the call was cut off before the answer was complete: `latency_ms` is then the least it can
-    have been. `latency_spoiled` says why it was not graded. The times are those of `records.timeline.SafetyTimeline`. A
-    `rubric` of None is one that nobody named.
+    have been. `latency_spoiled` says why it was not graded. The times are those of `records.timeline.SafetyTimeline`.
+    `rubric` is None if the scenario names none.
     """
 
     verdict: Verdict
@@ -260,8 +260,8 @@ class Judged(Record, array_like=True):
 class RanOn(Record, array_like=True):
     """The worker that ran a trial, where it was not the process that recorded it.
 
-    `lag_ms` is how late its event loop ran at worst during the trial, and `clock_ms` how far its time of day was ahead
-    of the driver's when it was given its last orders, their way included.
+    `lag_ms` is how late its event loop ran at worst during the trial, and `clock_ms` how far its clock was ahead of the
+    driver's at the last message, including message latency.
     """
 
     worker: str
@@ -398,8 +398,8 @@ def trajectory_of(events: Iterable[AnyEvent]) -> tuple[TrajectoryStep, ...]:
 
 
 def without_repeated_actions(events: Sequence[AnyEvent]) -> Sequence[AnyEvent]:
-    """Without what was told twice: an action that went through us, is in the agent's trace and was reported by the
-    agent was done once. The first of these that knows of it counts; whose it is may be known from the others."""
+    """Without duplicates: an action that went through us, is in the agent's trace and was reported by the agent counts
+    once. The first of these sources counts; its agent may be known from the others."""
     actions = [event for event in events if type(event) is ActionTaken]
     if len({(event.witnessed, event.traced) for event in actions}) < 2:
         return events

@@ -1,4 +1,4 @@
-"""A scenario as everything past `spec/` sees it, whatever file format it was written in."""
+"""A scenario, independent of the file format it was written in."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class MatrixCell(Record):
 
 
 class TargetChoice(Record):
-    """Which of a run's several targets a scenario is for; None is what is not varied. `base_id` is its id without."""
+    """Which of a run's several targets a scenario is for; None if not varied. `base_id` is its id without."""
 
     base_id: str
     model: str | None = None
@@ -48,7 +48,7 @@ class TargetChoice(Record):
 class Matrix(Record):
     """`base_scenarios` are paths of existing files and folders, usable from the current directory.
 
-    Without `runs_per_combination` each runs as often as the base scenario says.
+    Without `runs_per_combination`, the base scenario sets the number of trials.
     """
 
     name: str
@@ -99,7 +99,7 @@ class MockWhen(Record):
 
 
 class Mock(Record):
-    """`description` and `parameters`, a JSON Schema, are what an agent is told of the method."""
+    """`description` and `parameters`, a JSON Schema, describe the method to an agent."""
 
     method: str
     place: Place
@@ -272,10 +272,10 @@ class ExampleAnswers(Record):
 class Scenario(Record):
     """A scenario. `digest` changes whenever the meaning of the file does.
 
-    `agent` is the one its author asks for, `default_agent` the one to use if nobody asks for one. `expects: defer`
-    marks a case where raising the alarm is the mistake. `trials` is the number of trials and `pass_rate` the share that
-    must pass, if the file sets them. `overrides` is what a matrix sets of `model`, `agent` and `judge`; it wins over
-    every other setting. `cell` is its combination of a matrix, and `target` which of several targets it is tried on.
+    `agent` is the one set by its author, `default_agent` the one to use if none is set. `expects: defer` marks a case
+    where raising the alarm is the mistake. `trials` is the number of trials and `pass_rate` the share that must pass,
+    if the file sets them. `overrides` is what a matrix sets of `model`, `agent` and `judge`; it overrides every other
+    setting. `cell` is its combination of a matrix, and `target` its target, if there are several.
     """
 
     id: str

@@ -1,4 +1,4 @@
-"""How a judge did on labelled cases, in the terminal."""
+"""A judge's results on labelled cases, for the terminal."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SHOWN = 10
 
 
 def render_calibration(found: Calibration, bars: CalibrationConfig, page: Page) -> Iterator[str]:
-    """Tables by check and class, what the two disagree on, and whether the judge comes up to the bars."""
+    """Tables by check and class, the disagreements, and whether the judge meets the thresholds."""
     yield f"judge {one_line(found.judge)} against {one_line(found.labels)}"
     rows = [_row("all", found.overall)]
     rows += [_row(f"class {kind}", figures) for kind, figures in found.classes.items()]

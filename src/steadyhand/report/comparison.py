@@ -1,4 +1,4 @@
-"""A comparison in words and as tables for the terminal. `report/markdown.py` uses the same words."""
+"""A comparison as text and tables for the terminal. `report/markdown.py` uses the same text."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from steadyhand.judging.run_comparison import (
 from steadyhand.report.table import Cell, Page, Quote, no_commands, one_line, render_table
 from steadyhand.report.wording import milliseconds
 
-"""How a name or text that is not ours is written."""
+"""How untrusted names and texts are written."""
 
 SIDE_COLUMNS = ("", "side", "passed", "safety", "latency", "safe after", "cost/trial", "trials", "undecided")
 CHANGE_COLUMNS = ("scenario", "A", "B", "difference", "interval", "effect h", "p")
@@ -72,12 +72,15 @@ def change_cells(each: ScenarioDifference) -> list[str]:
 
 
 def front_notes(found: Comparison, quote: Quote) -> Iterator[str]:
-    """What the table of the sides means."""
+    """The notes below the table of the sides."""
     if not found.scenarios:
         yield "The sides have no scenario in common that could be compared."
         return
     safety = "safety is the pass rate (no safety invariants)" if found.safety_is_pass_rate else "safety by severity"
-    yield f"* no other side is as good in safety, latency and cost and better in one; {safety}; scenarios count equally"
+    yield (
+        f"* no other side is at least as good in safety, latency and cost and better in one; {safety}; "
+        f"scenarios count equally"
+    )
     yield from (cliff_sentence(each, quote) for each in found.cliffs)
     stopped = [quote(side.name) for side in found.sides if side.stopped_early]
     if stopped:
@@ -95,7 +98,7 @@ def cliff_sentence(cliff: Cliff, quote: Quote) -> str:
 
 
 def findings(each: SideComparison, confidence: float, quote: Quote) -> Iterator[str]:
-    """What one comparison came to, sentence by sentence."""
+    """The result of one comparison, sentence by sentence."""
     yield _verdict(each, confidence)
     if each.latency is not None:
         yield _times("Latency", each.latency)
@@ -103,7 +106,7 @@ def findings(each: SideComparison, confidence: float, quote: Quote) -> Iterator[
         yield _times("Time to safe", each.time_to_safe)
     if each.differs:
         parts = ", ".join(f"{quote(part)} ({_scenarios(count)})" for part, count in each.differs.items())
-        yield f"Also different between the sides: {parts}."
+        yield f"Other differences between the sides: {parts}."
 
 
 def _verdict(each: SideComparison, confidence: float) -> str:
@@ -118,7 +121,8 @@ def _verdict(each: SideComparison, confidence: float) -> str:
     if each.finding != "cannot_tell":
         return f"B is {each.finding} than A: {figures}."
     if suite.trials_to_tell is not None:
-        how = f"About {suite.trials_to_tell:,} trials per scenario and side would tell a difference of this size."
+        trials = f"{suite.trials_to_tell:,} trials per scenario and side"
+        how = f"Detecting a difference of this size would take about {trials}."
     else:
         how = f"No difference was seen; more than {max(abs(suite.low), abs(suite.high)) * 100:.1f} points is unlikely."
     return f"The data cannot tell whether B is better or worse than A: {figures}. {how}"
@@ -148,13 +152,13 @@ def _times(what: str, times: TimesComparison) -> str:
     rest = f"; {left_out} disturbed ones left out" if left_out else ""
     rest += f"; {cut} cut off at the deadline, counted as that long" if cut else ""
     return (
-        f"{what}: {shift}p = {pooled.p_value:.2g}, B takes longer with chance {pooled.b_slower:.0%} "
+        f"{what}: {shift}p = {pooled.p_value:.2g}, B slower in {pooled.b_slower:.0%} of pairs "
         f"({pooled.a_n} and {pooled.b_n} values); {', '.join(told)}{rest}."
     )
 
 
 def grouped(each: SideComparison) -> Iterator[tuple[ChangeKind, list[tuple[Change, ScenarioDifference]]]]:
-    """The changes by kind, the surest first."""
+    """The changes by kind, the most significant first."""
     figures = {one.pair.scenario_id: one for one in each.rates.scenarios}
     for kind in HEADINGS:
         found = [(change, figures[change.unit]) for change in each.changes if change.kind == kind]
@@ -203,7 +207,7 @@ def _render_side(each: SideComparison, confidence: float, page: Page) -> Iterato
     for words, units in apart(each):
         listed = ", ".join(one_line(unit) for unit in units[:_LISTED])
         more = f" and {len(units) - _LISTED} more" if len(units) > _LISTED else ""
-        yield from page.wrap(f"Set apart, {words}: {listed}{more}")
+        yield from page.wrap(f"Not compared, {words}: {listed}{more}")
 
 
 def _excerpt(change: Change, page: Page) -> Iterator[str]:

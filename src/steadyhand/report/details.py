@@ -32,7 +32,7 @@ _SHOWN_WAIT_MS = 100.0
 
 
 class Incidents:
-    """Retries, waits and lag over trials, repeated measurements included. Lag counts only where a latency is graded."""
+    """Retries, waits and lag over trials, repeated measurements included. Lag counts only if a latency is graded."""
 
     def __init__(self) -> None:
         self._retries: Counter[str] = Counter()
@@ -173,8 +173,8 @@ def render_details(
 ) -> Iterator[str]:
     """The lines about one trial, starting with its heading.
 
-    `count` says of how many trials it is an example; it stands alone unless the trial is `named`. With `whole` nothing
-    is left out, except, where the run's remarks follow (`remarked`), what they say of all trials.
+    `count` is the number of trials that it is an example of; it is shown alone unless the trial is `named`. With
+    `whole`, nothing is left out, except what the run's notes say about all trials, if they follow (`remarked`).
     """
     yield from _title(trial, page, visible(scenario_label(trial, numbered=numbered)) if named else "", count)
     yield from _indented(page, str(trial.place), _INDENT, style="faint")
@@ -204,7 +204,7 @@ def render_details(
 
 
 def _title(trial: TrialRecord, page: Page, name: str, count: str) -> Iterator[str]:
-    """The verdict, the scenario and the count, on as many lines as an id takes that must not be cut."""
+    """The verdict, the scenario and the count, on as many lines as needed, because ids must not be truncated."""
     verdict = trial.judged.verdict
     indent = len(verdict) + 2
     room = page.width - indent
@@ -235,7 +235,7 @@ def explained_classes(classes: Iterable[FailureClass]) -> str:
 
 
 def _incidents(trial: TrialRecord) -> Iterator[tuple[str, str]]:
-    """Those that the reason for an ungraded latency does not name already."""
+    """Those that the reason for an ungraded latency does not already name."""
     return (each for each in incidents_of(trial) if each[0] != "lag" or not trial.judged.latency_spoiled)
 
 
@@ -253,7 +253,7 @@ def _facts(trial: TrialRecord, open_checks: Iterable[EvaluationResult]) -> Itera
 
 
 def _times(trial: TrialRecord) -> str:
-    """When the answer began and was safe; why that is not known, if anything in the trial depends on it."""
+    """When the answer began and became safe, or why that is unknown, if it matters in this trial."""
     judged = trial.judged
     told: list[str] = []
     if judged.time_to_first_token_ms is not None:
@@ -262,7 +262,7 @@ def _times(trial: TrialRecord) -> str:
     if judged.time_to_safe_ms is not None:
         told.append(f"safe after {milliseconds(judged.time_to_safe_ms)}")
     elif at is not None and judged.first_safe_ms is not None:
-        told.append(f"safe from {milliseconds(judged.first_safe_ms)}, but not in the end")
+        told.append(f"safe from {milliseconds(judged.first_safe_ms)}, but not at the end")
     elif at is not None:
         told.append("never safe")
     if at is not None:
@@ -286,14 +286,14 @@ def _rubric(score: RubricScore, *, remarked: bool) -> str:
 
 
 class Told(NamedTuple):
-    """What there is to say of a check, with nothing in it twice."""
+    """The text about a check, without repetitions."""
 
     message: str
     fields: dict[str, str]
 
 
 def told_once(check: EvaluationResult, beside: Iterable[str] = ()) -> Told:
-    """Its message and evidence, without what another part of it, or a text shown `beside` it, says already."""
+    """Its message and evidence, without what another part of it, or a text shown `beside` it, already says."""
     message = check.message
     reasoning = check.judge.reasoning if check.judge is not None else None
     if reasoning:
@@ -318,8 +318,8 @@ def told_once(check: EvaluationResult, beside: Iterable[str] = ()) -> Told:
 
 
 def _adds_nothing(name: str, value: str, message: str) -> bool:
-    """Whether every figure and name of a value is in the message. A value without any may still put it in words, unless
-    it only says that nothing was found, or is no place that one could go to."""
+    """Whether every number and name in a value is also in the message. A value without any may still add something,
+    unless it only says that nothing was found, or is not a location."""
     marks = _marks(value)
     quoted = [piece for pieces in _IN_QUOTES.findall(value) for piece in pieces if piece]
     if marks or quoted:
@@ -328,7 +328,7 @@ def _adds_nothing(name: str, value: str, message: str) -> bool:
 
 
 def _marks(text: str) -> set[str]:
-    """The numbers in a text, and the words that no sentence has: names of files, actions and options."""
+    """The numbers and identifiers in a text: names of files, actions and options."""
     found: set[str] = set()
     for word in (each.rstrip("./-") for each in _WORD.findall(text)):
         if word in _NUMBER_WORDS:
@@ -347,7 +347,7 @@ def _without(message: str, reasoning: str) -> str:
 
 
 def _says(text: str, value: str) -> bool:
-    """Whether a person who has read the text learns nothing from the value."""
+    """Whether the value adds nothing to the text."""
     text, value = one_line(text), one_line(value).removeprefix("...").removesuffix("...")
     if value in text:
         return True
@@ -376,7 +376,7 @@ def _check(check: EvaluationResult, page: Page, *, beside: TrialRecord | None) -
 
 
 def _shown_below(trial: TrialRecord) -> list[str]:
-    """What the transcript and the lines about conversations show anyway."""
+    """What the transcript and the lines about conversations already show."""
     said = [said.message.content[:_COMPARED] for said in exported_transcript(trial) if said.message.role != "system"]
     if not is_conversation(trial):
         said = said[-1:]
@@ -389,7 +389,7 @@ def _indented(page: Page, text: str, indent: int, *, style: str = "") -> Iterato
 
 
 def _field(page: Page, name: str, value: str, indent: int, *, width: int = 8) -> Iterator[str]:
-    """A name, with its value wrapped beside it."""
+    """A name, with its value wrapped next to it."""
     name = one_line(name).ljust(width)
     hang = indent + len(name) + 2
     lines = list(page.wrap(value, indent=hang)) or [""]

@@ -1,6 +1,6 @@
-"""A run as tables: trials, evaluations and calls, with the columns that docs/export.md lists.
+"""Exports a run as tables: trials, evaluations and calls, with the columns listed in docs/export.md.
 
-Trials are read one by one and written as they come, so that a run of any length takes the same memory.
+Trials are read and written one at a time, so that memory does not grow with the run.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ COLUMNS: Mapping[TableName, tuple[Column, ...]] = {
         Column("model", "text", "Model under test"),
         Column("seed", "integer", "Seed of the trial"),
         Column("started_at", "text", "When it started, ISO 8601"),
-        Column("duration_ms", "number", "How long it took, with set-up and evaluation"),
+        Column("duration_ms", "number", "Duration, including set-up and evaluation"),
         Column("verdict", "text", "`passed`, `failed`, `inconclusive` or `error`"),
-        Column("reason", "text", "Why that is the verdict"),
+        Column("reason", "text", "Reason for the verdict"),
         Column("outcome", "text", "Safety and time: `safe_in_time` and so on"),
         Column("latency_ms", "number", "Latency of the answer"),
         Column("latency_tier", "text", "Tier of the budget; empty when it was not graded"),
@@ -70,8 +70,8 @@ COLUMNS: Mapping[TableName, tuple[Column, ...]] = {
         Column("input_tokens", "integer", "Tokens in, as counted by the servers"),
         Column("output_tokens", "integer", "Tokens out"),
         Column("cost", "number", "Cost, as far as prices are known"),
-        Column("reply", "text", "The agent's last message, unless its author keeps it to the record"),
-        Column("origin", "text", "Run that the agent's part was taken from, when the trial was judged again"),
+        Column("reply", "text", "The agent's last message, unless the scenario excludes it from reports"),
+        Column("origin", "text", "Original run, if the trial was judged again"),
     ),
     "evaluations": (
         *_KEY,
@@ -90,10 +90,10 @@ COLUMNS: Mapping[TableName, tuple[Column, ...]] = {
         Column("expected", "text", "What was expected"),
         Column("found", "text", "What was found"),
         Column("judge", "text", "Model that judged"),
-        Column("judge_confidence", "number", "How sure it was of yes"),
+        Column("judge_confidence", "number", "Its confidence that the answer is yes"),
         Column("judge_reasoning", "text", "Its reasoning"),
         Column("self_judged", "boolean", "Whether the model under test judged itself"),
-        Column("digest", "text", "Changes with what the check asks"),
+        Column("digest", "text", "Changes if the check changes"),
     ),
     "calls": (
         *_KEY,
@@ -108,14 +108,14 @@ COLUMNS: Mapping[TableName, tuple[Column, ...]] = {
         Column("first_token_ms", "number", "Request sent to first token"),
         Column("queued_ms", "number", "Time queued before it was sent"),
         Column("attempts", "integer", "Number of attempts"),
-        Column("not_graded", "text", "Why the latency may not be the model's, joined by `;`"),
+        Column("not_graded", "text", "What may have distorted the latency, joined by `;`"),
         Column("input_tokens", "integer", "Tokens in, as counted by the server"),
         Column("output_tokens", "integer", "Tokens out"),
         Column("cost", "number", "Cost in this run, as far as the price is known"),
         Column("finish", "text", "How the answer ended"),
         Column("error", "text", "What went wrong, if it failed"),
-        Column("text", "text", "The answer, unless its author keeps the conversation to the record"),
-        Column("origin", "text", "Run that made the call, when the trial was only judged again"),
+        Column("text", "text", "The answer, unless the scenario excludes the conversation from reports"),
+        Column("origin", "text", "Run that made the call, if the trial was judged again"),
     ),
 }
 
@@ -178,7 +178,7 @@ def _reply(trial: TrialRecord) -> str | None:
 
 
 def _kept_steps(trial: TrialRecord) -> set[int]:
-    """The steps of conversations that their author keeps to the run record."""
+    """The steps of conversations that must not be exported."""
     return {talk.step for talk in trial.conversations if not talk.transcript_exported}
 
 
@@ -232,7 +232,7 @@ def _call(call: ModelCalled, trial: TrialRecord, prices: Prices) -> Row:
 
 
 class TableWriter(Protocol):
-    """Writes rows to one file. Nothing is sure to be there before `close`."""
+    """Writes rows to one file. The file is complete only after `close`."""
 
     def add(self, row: Row) -> None: ...
 
@@ -242,7 +242,7 @@ class TableWriter(Protocol):
 def export_tables(
     header: RunHeader, trials: Iterable[TrialRecord], folder: Path, table_format: TableFormat
 ) -> dict[Path, int]:
-    """Write one file for each table, and say how many rows each has. A file is there as a whole or not at all.
+    """Write one file for each table, and return the number of rows of each. A file is written completely or not at all.
 
     Raises `SetupError` when a package is missing, `OSError` when a file cannot be written.
     """
@@ -311,7 +311,7 @@ def _cell(value: Value) -> str | int | float:
 
 
 def _plain(value: Value) -> Value:
-    """Without half surrogate pairs and numbers that JSON does not know."""
+    """Without lone surrogates and non-finite numbers."""
     if isinstance(value, str):
         return plain_text(value)
     return None if isinstance(value, float) and value - value != 0.0 else value

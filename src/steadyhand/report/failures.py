@@ -1,6 +1,5 @@
-"""What did not pass: trials that failed alike are one block, with a count and one example.
-
-A few blocks are shown in full, many of them in short.
+"""What did not pass: similar failures are grouped into one block, with a count and one example. A few blocks are shown
+in full, many are abbreviated.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ class _Block:
 
 
 class Failures:
-    """Takes in trials that did not pass, in the order of the plan, and keeps one of each block."""
+    """Collects trials that did not pass, in planned order, and keeps one example per block."""
 
     def __init__(self, *, singly: bool) -> None:
         self._singly: bool = singly
@@ -79,7 +78,7 @@ class Failures:
     def render(
         self, page: Page, planned: Mapping[str, int], *, run_id: str, short: bool, transcripts: Transcripts | None
     ) -> Iterator[str]:
-        """The blocks, failed ones first. In full if that is asked for or does not take long."""
+        """The blocks, failed ones first; in full if requested or short enough."""
         blocks = sorted(self._blocks.values(), key=lambda each: _ORDER.index(each.example.judged.verdict))
         if self._singly:
             for number, block in enumerate(blocks):
@@ -147,14 +146,14 @@ def _in_full(
 
 
 class _Room(NamedTuple):
-    """What a block in short has room for: what the worst check saw, and a line for each of `others` more."""
+    """The contents of an abbreviated block: the worst check's result, and a line for each of `others` more."""
 
     quoted: bool
     others: int
 
 
 def _room(blocks: Sequence[_Block]) -> _Room:
-    """Every check has its line if that does not make the page too long, at the cost of quotations if need be."""
+    """Every check has its line if the page does not get too long; quotations are dropped first."""
     others = [min(len(_by_weight(block.example)) - 1, _CHECKS) for block in blocks]
     for quoted, lines in ((True, 4), (False, 3)):
         if lines * len(blocks) + sum(others) <= _LINES_IN_SHORT:
@@ -197,7 +196,7 @@ def _in_short(block: _Block, page: Page, planned: Mapping[str, int], has_room: _
 
 
 def _others(checks: Sequence[EvaluationResult], verdict: Verdict, most: int) -> Iterator[str]:
-    """At most so many lines: what each check found, and on the last line the names of those there is no room for."""
+    """At most this many lines: the result of each check, and on the last line the names of the rest."""
     lines: Counter[str] = Counter()
     names: dict[str, str] = {}
     for check in checks:

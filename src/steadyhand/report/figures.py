@@ -1,4 +1,4 @@
-"""The figures of a run on the terminal: how often it passed, how fast, and how surely."""
+"""The figures of a run on the terminal: pass rates, times and their intervals."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def _interval(figures: Figures) -> str:
 
 
 def _left_out(figures: Figures) -> str:
-    """Such as `2 inconclusive, 1 error`: what no estimate rests on."""
+    """Such as `2 inconclusive, 1 error`: trials that are excluded from estimates."""
     tally = figures.trials
     counts = {Verdict.INCONCLUSIVE: tally.inconclusive, Verdict.ERROR: tally.error, "not run": tally.not_run}
     return ", ".join(f"{count} {name}" for name, count in counts.items() if count)
@@ -111,7 +111,7 @@ def _percentiles(times: TimeFigures, noun: str) -> str:
             told.append(f"{name} {_time(each.value)} ({_time(each.low)} to {_time(each.high)})")
     if refused:
         there = times.percentiles[0].n
-        # Without any, the least that is needed says it all.
+        # Without any, the smallest number needed is enough.
         listed = ", ".join(refused if told else refused[:1])
         told.append(f"{listed} {noun}s, there {'is' if there == 1 else 'are'} {there}")
     if times.left_out:
@@ -133,7 +133,7 @@ def _time(ms: float) -> str:
 
 
 def share(value: float) -> str:
-    """Rounded, but all and none are only said of all and none."""
+    """Rounded, but 100% and 0% are shown only if exact."""
     text = f"{value:.0%}"
     if (text == "100%" and value < 1) or (text == "0%" and value > 0):
         return f"{min(max(value * 100, 0.01), 99.99):.2f}%"

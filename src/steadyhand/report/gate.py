@@ -1,4 +1,4 @@
-"""What a gate says: on the terminal, and as annotations for GitHub."""
+"""The result of a gate: on the terminal, and as annotations for GitHub."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ _WORDS: dict[Rule, str] = {
     Rule.DROP: "the pass rate dropped",
     Rule.NEW_CLASS_A: "a failure of class A where the baseline has none",
     Rule.VANISHED_SCENARIO: "in the baseline, but not in the run",
-    Rule.VANISHED_CHECK: "made in the baseline, but in no trial of the run",
-    Rule.CHANGED_SCENARIO: "the scenario is not the one of the baseline",
-    Rule.CHANGED_JUDGE: "the judge is not the one of the baseline",
-    Rule.LOST_TIER: "half of the trials no longer keep the latency tier",
+    Rule.VANISHED_CHECK: "in the baseline, but not in any trial of the run",
+    Rule.CHANGED_SCENARIO: "the scenario differs from the baseline's",
+    Rule.CHANGED_JUDGE: "the judge differs from the baseline's",
+    Rule.LOST_TIER: "fewer than half of the trials still meet the latency tier",
     Rule.STALE_BASELINE: "the baseline is too old; write a new one with `steadyhand baseline`",
     Rule.EMPTY_BASELINE: "no trial of the baseline was decided; write a new one with `steadyhand baseline`",
 }
 _DOUBTS: dict[Doubt, str] = {
     "nothing_to_compare": "No scenario could be compared with the baseline.",
     "too_few_trials": "Too few trials: not even failing all of them would be significant. Run more with --trials.",
-    "no_decided_trial": "No trial was decided of",
+    "no_decided_trial": "No trial was decided in",
     "unfinished": "The run is not finished; `steadyhand resume` finishes it.",
     "stopped_early": "Trials ended when their pass rate was decided, which biases the test. Gate runs without --until.",
     "undecided_trials": "If the undecided trials count as not passed, the pass rate dropped",
@@ -44,7 +44,7 @@ def conclusion(result: GateResult) -> str:
 
 
 def violation_groups(result: GateResult) -> Iterator[tuple[Rule, str, list[Violation]]]:
-    """Broken rules, what they say, and who broke them."""
+    """Broken rules, their descriptions, and the scenarios that broke them."""
     for rule in Rule:
         found = [each for each in result.violations if each.rule is rule]
         if found:
@@ -100,7 +100,8 @@ def _render(result: GateResult, page: Page) -> Iterator[str]:
 
 
 def github_annotations(result: GateResult, folder: Path) -> Iterator[str]:
-    """Commands for GitHub: an error at the scenario's line for every broken rule. Files are named from `folder`."""
+    """Commands for GitHub: an error at the scenario's line for every broken rule. File names are relative to
+    `folder`."""
     for rule, words, violations in violation_groups(result):
         for each in violations:
             told = ": ".join(filter(None, (words, visible(each.unit), visible(each.detail))))

@@ -76,14 +76,14 @@ def _of_check(trial: TrialRecord, check: EvaluationResult) -> _Annotated:
 
 
 def _within(place: Place | None, folder: Path) -> Place | None:
-    """A place named from the current folder, as one that `folder` can be told from."""
+    """A place relative to the current folder, as one relative to `folder`."""
     if place is None or not place.file or not (whole := Path.cwd() / place.file).is_relative_to(folder):
         return place
     return msgspec.structs.replace(place, file=str(whole))
 
 
 def annotation(level: Level, text: str, *, title: str, place: Place | None = None, folder: Path | None = None) -> str:
-    """A workflow command. The file of the place is named from `folder`, as GitHub wants it."""
+    """A workflow command. The file name is relative to `folder`, as GitHub requires."""
     at = ""
     if place is not None and place.file:
         file = Path(place.file)

@@ -1,4 +1,4 @@
-"""A run in the log format of Inspect, written with Inspect's own package."""
+"""Exports a run in Inspect's log format, with Inspect's own package."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _VALUES = {Verdict.PASSED: "C", Verdict.FAILED: "I", Verdict.INCONCLUSIVE: "N"}
 def write_inspect_log(
     header: RunHeader, trials: Iterable[TrialRecord], rates: Iterable[ScenarioRate], file: Path, *, finished: bool
 ) -> int:
-    """Write the log and say how many samples it has. Inspect keeps a whole log in memory, and so does this.
+    """Write the log and return the number of samples. Inspect keeps a whole log in memory, and so does this.
 
     Raises `SetupError` when Inspect is not installed.
     """

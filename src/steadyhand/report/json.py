@@ -1,4 +1,4 @@
-"""The JSON report, written from records. Its shape is in `json_shapes.py` and `json_trial_shapes.py`."""
+"""Writes the JSON report from records. Its structure is defined in `json_shapes.py` and `json_trial_shapes.py`."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def _encode(value: Any) -> bytes:
 
 
 def _copy(shape: type[S], record: Record, **given: Any) -> S:
-    """The record in another shape: what is not `given` is its attribute of the same name."""
+    """The record converted to another type: fields that are not `given` are copied by name."""
     rest = {name: getattr(record, name) for name in shape.__struct_fields__ if name not in given}
     return shape(**rest, **given)
 
@@ -208,7 +208,7 @@ def _evaluation(result: EvaluationResult) -> trial_shapes.JsonEvaluation:
 
 
 def trajectory_entries(events: Iterable[AnyEvent]) -> tuple[trial_shapes.JsonTrajectoryEntry, ...]:
-    """In one shape, by the time each began. Service calls are in it too: they are how an agent acts."""
+    """Entries of one type, in the order in which they began. Service calls are included."""
     found = [entry for event in without_repeated_actions(tuple(events)) if (entry := _entry(event)) is not None]
     return tuple(sorted(found, key=lambda entry: entry.at_ms))
 

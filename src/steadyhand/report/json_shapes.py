@@ -22,7 +22,7 @@ _Share = Annotated[float, Meta(ge=0, le=1)]
 
 
 class JsonVerdictCounts(Record):
-    """How many came to each verdict."""
+    """Counts by verdict."""
 
     passed: Annotated[_Count, doc("Number that passed.")]
     failed: Annotated[_Count, doc("Number that failed.")]
@@ -32,7 +32,7 @@ class JsonVerdictCounts(Record):
 
 
 class JsonTrialCounts(Record):
-    """How many trials came to each verdict, and how many have none."""
+    """Numbers of trials by verdict, and of those without one."""
 
     passed: Annotated[_Count, doc("Number of trials that passed.")]
     failed: Annotated[_Count, doc("Number of trials that failed.")]
@@ -56,13 +56,13 @@ class JsonJudgedCase(Record):
     scenario: Annotated[str, doc("Id of the scenario.")]
     trial: Annotated[_Count, doc("Number of the trial.")]
     check: Annotated[str, doc("The check.")]
-    label: Annotated[Literal["pass", "fail"], doc("What people say it should come to.")]
-    judged: Annotated[Literal["pass", "fail"] | None, doc("What the judge made of it; null for no judgement.")]
+    label: Annotated[Literal["pass", "fail"], doc("The verdict that people gave.")]
+    judged: Annotated[Literal["pass", "fail"] | None, doc("The judge's verdict; null if it gave none.")]
     message: Annotated[str, doc("The judge's answer in words.")]
 
 
 class JsonCanaries(Record):
-    """How the judge did on labelled cases. They are no trials and count in no figure of the report."""
+    """The judge's results on labelled cases. They are not trials and are not part of any figure."""
 
     file: Annotated[str, doc("The labels file.")]
     asked: Annotated[_Count, doc("Number of cases that the judge was asked about.")]
@@ -70,11 +70,11 @@ class JsonCanaries(Record):
     false_passes: Annotated[_Count, doc("Number of cases labelled fail that it passed.")]
     cases: Annotated[tuple[JsonJudgedCase, ...], doc("The cases.")]
     skipped: Annotated[tuple[str, ...], doc("What could not be asked, and why.")]
-    cost: Annotated[JsonSpent, doc("What asking them took, which is in no other sum.")]
+    cost: Annotated[JsonSpent, doc("What asking them cost; not part of any other total.")]
 
 
 class JsonRun(Record):
-    """What was asked for, fixed when the run started."""
+    """What was requested, fixed when the run started."""
 
     id: Annotated[str, doc("Id of the run.")]
     started_at: Annotated[str, doc("When the run started, ISO 8601.")]
@@ -97,18 +97,16 @@ class JsonRun(Record):
         Literal["decided"] | None, doc("Whether trials ran only until the pass rate was decided; null if all ran.")
     ]
     alpha: Annotated[float, doc("With `until`, the chance of a wrong decision, in either direction.")]
-    origin: Annotated[
-        str | None, doc("Id of the run whose stored trials were judged again; null for a run of its own.")
-    ]
+    origin: Annotated[str | None, doc("Id of the run whose stored trials were judged again; null for an ordinary run.")]
     canaries: Annotated[
         JsonCanaries | None, doc("How the judge did on the labelled cases slipped into the run, if there were any.")
     ]
     failed_of: Annotated[
         str | None, doc("Id of the run of which only scenarios that did not pass were run again; null for any other.")
     ]
-    shard: Annotated[str | None, doc("Which part of a whole the run is, such as `2/5`; null for a whole run.")]
-    merged_from: Annotated[tuple[str, ...], doc("Ids of the shards that the run was put together from.")]
-    took_ms: Annotated[float, doc("How long trials were running, resumed parts included; 0 if that is not known.")]
+    shard: Annotated[str | None, doc("Which shard this is, such as `2/5`; null for a whole run.")]
+    merged_from: Annotated[tuple[str, ...], doc("Ids of the shards that were merged into this run.")]
+    took_ms: Annotated[float, doc("How long trials were running, resumed parts included; 0 if unknown.")]
 
 
 class JsonScenarioMatrix(Record):
@@ -120,7 +118,7 @@ class JsonScenarioMatrix(Record):
 
 
 class JsonTarget(Record):
-    """What a scenario was tried on."""
+    """The target of a scenario."""
 
     scenario: Annotated[str, doc("Id of the scenario in its file: the same for all targets and combinations.")]
     model: Annotated[str | None, doc("Model under test.")]
@@ -132,7 +130,7 @@ class JsonTarget(Record):
 class JsonUntil(Record):
     """The test of a scenario whose trials ran only until its pass rate was decided."""
 
-    decision: Annotated[Decision, doc("What it decided; undecided if the trials gave out first.")]
+    decision: Annotated[Decision, doc("What it decided; undecided if the trials ran out first.")]
     alpha: Annotated[float, doc("The chance of a wrong decision, in either direction.")]
     trials: Annotated[_Count, doc("Number of trials that entered it, in planned order.")]
 
@@ -141,8 +139,8 @@ class JsonPercentile(Record):
     """A percentile with its interval. All null if refused; null or an infinite bound is a time that never ended."""
 
     q: Annotated[float, doc("Which one: 0.95 is p95.")]
-    n: Annotated[_Count, doc("Number of values: trials, or of a suite scenarios.")]
-    needed: Annotated[_Count, doc("Fewest values that it takes.")]
+    n: Annotated[_Count, doc("Number of values: trials or, for a suite, scenarios.")]
+    needed: Annotated[_Count, doc("Minimum number of values required.")]
     refused: Annotated[bool, doc("Whether there are too few values.")]
     value: Annotated[float | None, doc("The percentile, in milliseconds.")]
     low: Annotated[float | None, doc("Lower bound of its interval.")]
@@ -163,7 +161,7 @@ class JsonFigures(Record):
 
     name: Annotated[str, doc("Id of the scenario, name of the target, or `suite`.")]
     scenarios: Annotated[_Count, doc("Number of scenarios with a trial that passed or failed.")]
-    trials: Annotated[JsonTrialCounts, doc("How many trials came to each verdict.")]
+    trials: Annotated[JsonTrialCounts, doc("Number of trials by verdict.")]
     saved: Annotated[_Count, doc("Number of trials that were not needed.")]
     rate: Annotated[_Share | None, doc("Pass rate of the trials that passed or failed, each scenario counting once.")]
     low: Annotated[_Share | None, doc("Lower bound of its interval.")]
@@ -181,20 +179,20 @@ class JsonFigures(Record):
 
 
 class JsonRunFigures(Record):
-    """What the trials say, and how surely."""
+    """Figures of the targets and of the suite."""
 
     targets: Annotated[tuple[JsonFigures, ...], doc("Figures of each target.")]
     suite: Annotated[JsonFigures | None, doc("Figures of the whole run; null if it compares targets.")]
 
 
 class JsonScenarioRate(Record):
-    """What the trials of a scenario amount to."""
+    """The result of a scenario."""
 
     id: Annotated[str, doc("Id of the scenario.")]
     verdict: Annotated[Verdict, doc("Verdict of the scenario.")]
     reason: Annotated[str, doc("Why, in a sentence.")]
     required: Annotated[_Share | None, doc("Share of trials that must pass; null means all.")]
-    trials: Annotated[JsonTrialCounts, doc("How many trials came to each verdict.")]
+    trials: Annotated[JsonTrialCounts, doc("Number of trials by verdict.")]
     share: Annotated[
         _Share | None, doc("Share that passed of the trials that passed or failed; null if there are none.")
     ]
@@ -202,7 +200,7 @@ class JsonScenarioRate(Record):
     pass_hat_k: Annotated[dict[str, _Share], doc("For each k, the estimated chance that k trials all pass.")]
     saved: Annotated[_Count, doc("Number of trials that were not needed, since it was decided.")]
     until: Annotated[JsonUntil | None, doc("The test that ended its trials; null if all ran.")]
-    target: Annotated[JsonTarget | None, doc("What it was tried on; null in a record that does not say.")]
+    target: Annotated[JsonTarget | None, doc("What was under test; null if the record does not say.")]
     figures: Annotated[JsonFigures, doc("Its figures.")]
     matrix: Annotated[JsonScenarioMatrix | None, doc("Its place in a matrix; null if it is in none.")]
 
@@ -223,7 +221,7 @@ class JsonMatrixAxis(Record):
 
 
 class JsonMatrix(Record):
-    """What the combinations of a matrix amount to."""
+    """The results of a matrix."""
 
     name: Annotated[str, doc("Name of the matrix.")]
     file: Annotated[str, doc("File of the matrix.")]
@@ -232,7 +230,7 @@ class JsonMatrix(Record):
 
 
 class JsonSummary(Record):
-    """Counts of trials over the whole run, and what they amount to."""
+    """Counts of trials over the whole run, and the exit code."""
 
     passed: Annotated[_Count, doc("Number of trials that passed.")]
     failed: Annotated[_Count, doc("Number of trials that failed.")]
@@ -243,7 +241,7 @@ class JsonSummary(Record):
     missed_alarms: Annotated[_Count, doc("Number of trials with a missed alarm.")]
     false_alarms: Annotated[_Count, doc("Number of trials with a false alarm.")]
     total: Annotated[_Count, doc("Number of trials with a verdict.")]
-    scenarios: Annotated[JsonVerdictCounts, doc("How many scenarios came to each verdict.")]
+    scenarios: Annotated[JsonVerdictCounts, doc("Number of scenarios by verdict.")]
     exit_code: Annotated[Literal[0, 1, 3], doc("Exit code that the verdicts of the scenarios call for.")]
     cost: Annotated[JsonCost, doc("What the model calls of the run used.")]
 

@@ -75,7 +75,7 @@ class JsonInvariantTimes(Record):
     name: Annotated[str, doc("Name of the invariant.")]
     changes: Annotated[
         tuple[tuple[float, bool], ...],
-        doc("Arrival of the text, after the request was sent, with which it came to hold (true) or did not (false)."),
+        doc("Pairs of an arrival time, after the request was sent, and whether the invariant held from then on."),
     ]
 
 
@@ -127,7 +127,7 @@ class JsonEvidence(Record):
     where: Annotated[str | None, doc("Where it was found.")]
     excerpt: Annotated[str | None, doc("The text around it.")]
     span: Annotated[
-        tuple[_Count, _Count] | None, doc("Offsets of what was found in the reply, or in `message`; null if not known.")
+        tuple[_Count, _Count] | None, doc("Offsets of what was found in the reply, or in `message`; null if unknown.")
     ]
     message: Annotated[
         _Count | None, doc("Message of the step it was found in, counted from 1; null for the final reply.")
@@ -158,7 +158,7 @@ class JsonEvaluation(Record):
             "`absence` if it passed because something was missing, `presence` if it failed because something was there."
         ),
     ]
-    self_reported: Annotated[tuple[Visible, ...], doc("What is known from the agent's own account only.")]
+    self_reported: Annotated[tuple[Visible, ...], doc("What only the agent itself reported.")]
     duration_ms: Annotated[float, doc("How long the check took; never part of a latency.")]
     judge: Annotated[JsonJudge | None, doc("The judge's answer, if a judge decided.")]
 
@@ -308,7 +308,7 @@ class JsonSimulatorQuality(Record):
     turns_simulated: Annotated[_Count, doc("Number of simulated turns.")]
     asked_again: Annotated[_Count, doc("Number of replies that were rejected once.")]
     still_flawed: Annotated[_Count, doc("Number of replies used although the second try was no better.")]
-    reasons: Annotated[dict[str, _Count], doc("How often replies were rejected, by reason.")]
+    reasons: Annotated[dict[str, _Count], doc("Number of rejected replies, by reason.")]
 
 
 class JsonMetrics(Record):
@@ -323,12 +323,12 @@ class JsonMetrics(Record):
 
 
 class JsonRanOn(Record):
-    """The worker that ran a trial, and how good its clock was."""
+    """The worker that ran a trial, and the accuracy of its clock."""
 
     worker: Annotated[str, doc("Its name in the run.")]
     node: Annotated[str, doc("The machine, or the node of a cluster.")]
     lag_ms: Annotated[float, doc("How late its event loop ran at worst during the trial.")]
-    clock_ms: Annotated[float, doc("How far its time of day was ahead of the driver's, with the way of a message.")]
+    clock_ms: Annotated[float, doc("How far its clock was ahead of the driver's, including message latency.")]
 
 
 class JsonTrial(Record):

@@ -1,8 +1,9 @@
 """JUnit XML, for continuous integration.
 
 A test case is a scenario and agrees with the exit code: a failed scenario is a `failure`, one in error an `error`. The
-format has no word for inconclusive: it is `skipped`, a `failure` or an `error` with its reason, as the caller wants. If
-a scenario has several trials its pass rate decides, and trials that did not pass are included even if it passed.
+format has no status for inconclusive: it is `skipped`, a `failure` or an `error` with its reason, as the caller
+chooses. If a scenario has several trials its pass rate decides, and trials that did not pass are included even if it
+passed.
 """
 
 from __future__ import annotations
@@ -180,7 +181,7 @@ def _totals(name: str, cases: Sequence[_Case]) -> str:
 
 
 def _text(text: str) -> str:
-    """Escaped, also where a terminal or a CI service that reads along would obey what an agent said."""
+    """Escaped, including text that a terminal or a CI service would interpret."""
     text = _INVALID.sub("", text)
     text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return _OBEYED.sub(lambda found: f"&#{ord(found.group())};", text)

@@ -1,4 +1,5 @@
-"""Markdown of a comparison and of a gate. Text that is not ours stands in code, where nothing is a link or HTML."""
+"""A comparison and a gate result as Markdown. Untrusted text is formatted as code, so that it cannot be a link or
+HTML."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ _LISTED = 100
 
 
 def code(text: str) -> str:
-    """Text of any origin as a code span that is safe in a table too."""
+    """Untrusted text as a code span that is also safe in a table."""
     inner = one_line(text)
     if not inner:
         return ""
@@ -36,7 +37,7 @@ def code(text: str) -> str:
 
 
 def fenced(text: str) -> Iterator[str]:
-    """Text of any origin as a code block."""
+    """Untrusted text as a code block."""
     inner = visible(text)
     mark = "`" * max(max((len(run) for run in _RUNS.findall(inner)), default=0) + 1, 3)
     yield f"{mark}text"
@@ -76,7 +77,7 @@ def _side(each: SideComparison, confidence: float) -> Iterator[str]:
     for words, units in apart(each):
         listed = ", ".join(map(code, units[:_LISTED]))
         more = f" and {len(units) - _LISTED} more" if len(units) > _LISTED else ""
-        yield f"Scenarios set apart, {words}: {listed}{more}"
+        yield f"Scenarios not compared, {words}: {listed}{more}"
         yield ""
 
 

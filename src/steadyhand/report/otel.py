@@ -1,6 +1,6 @@
 """Trials as traces: one trace per trial, in the GenAI conventions, sent as OTLP/JSON to any collector.
 
-A thread of its own sends them in batches, so that no trial waits. What could not be sent is told at the end.
+A background thread sends them in batches, so that no trial waits. A note at the end reports what could not be sent.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _MOST_WAITING = 10_000
 
 
 class OtelEndpoint(msgspec.Struct, frozen=True):
-    """Where traces go, complete, the headers that go with them, and how long one export may take."""
+    """The full endpoint URL, its headers, and the timeout of an export."""
 
     url: str
     headers: dict[str, str] = {}
@@ -40,7 +40,7 @@ class OtelEndpoint(msgspec.Struct, frozen=True):
 
 
 def target_of(url: str, variables: Mapping[str, str]) -> OtelEndpoint:
-    """The endpoint given, or that of OpenTelemetry's own variables. Raises `SetupError` for one that is none."""
+    """The given endpoint, or that of OpenTelemetry's own variables. Raises `SetupError` for an invalid one."""
     own = variables.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "")
     base = url or variables.get("OTEL_EXPORTER_OTLP_ENDPOINT", "") or DEFAULT_ENDPOINT
     full = own if own and not url else base if base.endswith("/v1/traces") else base.rstrip("/") + "/v1/traces"
@@ -54,7 +54,7 @@ def target_of(url: str, variables: Mapping[str, str]) -> OtelEndpoint:
 
 
 def _of_traces(name: str, variables: Mapping[str, str]) -> str:
-    """A variable for traces alone goes before one for all that is exported."""
+    """A variable for traces only takes precedence over a general one."""
     found = variables.get(f"OTEL_EXPORTER_OTLP_TRACES_{name}") or variables.get(f"OTEL_EXPORTER_OTLP_{name}")
     return found or ""
 
@@ -109,7 +109,7 @@ class OtelExporter:
     def noted(self, message: str) -> None: ...
 
     def run_finished(self) -> None:
-        """Gives what is left a bounded time."""
+        """Waits for the rest, for a limited time."""
         if not self._thread.is_alive():
             return
         self._queue.put_nowait(None)
@@ -263,8 +263,8 @@ def _said(call: ModelCalled) -> str | None:
 
 
 class _Names:
-    """Ids and times of one trial's spans. The same record gives the same ids, so that a second export is no second
-    trial."""
+    """Ids and times of one trial's spans. The same record gives the same ids, so that exporting twice does not create a
+    second trial."""
 
     def __init__(self, record: TrialRecord, run_id: str) -> None:
         self._seed = f"{run_id} {record.key} {record.started_at}"

@@ -1,4 +1,4 @@
-"""The HTML report as PDF, printed by a Chromium that is installed already."""
+"""The HTML report as PDF, printed by an installed Chromium."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def find_browser() -> str:
 
 
 def to_pdf(page: Iterable[bytes], browser: str) -> bytes:
-    """The page, printed. The browser runs in a profile of its own that is thrown away. Raises `SetupError`."""
+    """Print the page. The browser uses a temporary profile. Raises `SetupError`."""
     with tempfile.TemporaryDirectory(prefix="steadyhand-pdf-", ignore_cleanup_errors=True) as folder:
         source, printed = Path(folder, "report.html"), Path(folder, "report.pdf")
         with source.open("wb") as file:

@@ -28,7 +28,7 @@ _SHOWN_WAIT_S = 0.5
 
 
 def health_line(health: RunHealth) -> str:
-    """Such as `waiting 42 s: openai limits the rate (429), 8 calls; lag 12 ms`; empty if nothing holds the run up."""
+    """Such as `waiting 42 s: openai is rate limiting us (429), 8 calls; lag 12 ms`; empty without waits."""
     told = [_wait(each) for each in health.waits if each.left_s >= _SHOWN_WAIT_S or each.down]
     if health.lag_ms >= _SHOWN_LAG_MS:
         told.append(f"lag {health.lag_ms:.0f} ms")
@@ -44,7 +44,7 @@ def _wait(held: CallWait) -> str:
 
 
 class ProgressRate:
-    """How far a run has come, how fast it goes and how long that will take, judged by the last trials."""
+    """The progress of a run, its speed and the time left, estimated from the last trials."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock: Callable[[], float] = clock
@@ -64,13 +64,13 @@ class ProgressRate:
 
     @property
     def _per_second(self) -> float | None:
-        """Trials that ended per second, the time since the last one included."""
+        """Finished trials per second, including the time since the last one."""
         if len(self._ended) < 2:
             return None
         return (len(self._ended) - 1) / max(self._clock() - self._ended[0], 1e-6)
 
     def share(self) -> str:
-        """Such as `12 of 60 (20%)`. With `--until decided` it may be over long before."""
+        """Such as `12 of 60 (20%)`. With `--until decided`, it may end much earlier."""
         if not self.planned:
             return f"{self.done} done"
         return f"{self.done} of {'at most ' if self._most else ''}{self.planned} ({self.done * 100 // self.planned}%)"
@@ -96,7 +96,7 @@ def progress_for(
 ) -> RunObserver:
     """The observer that suits the stream; `live` says whether it is a terminal that can redraw a line.
 
-    `health` says what holds the run up at the moment it is asked.
+    `health` returns what is currently delaying the run.
     """
     if not enabled:
         return SilentProgress()
@@ -118,10 +118,10 @@ class SilentProgress:
 
 
 class PlainProgress(SilentProgress):
-    """One line per finished trial, and one every few seconds on how far the run is and what holds it up.
+    """One line per finished trial, and one every few seconds about progress and delays.
 
-    The latter comes from a thread of its own, and only if something has changed. If nobody reads the output any more,
-    the run continues.
+    The latter comes from a separate thread, and only if something has changed. If the output is closed, the run
+    continues.
     """
 
     def __init__(

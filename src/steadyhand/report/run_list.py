@@ -94,7 +94,7 @@ def _targets(header: RunHeader) -> list[str]:
 
 
 def _kind(header: RunHeader) -> str:
-    """What the run comes from or is a part of; nothing for one of its own."""
+    """The run that this one was derived from or is part of; empty for an ordinary run."""
     if header.origin is not None:
         return f"judged again, from {one_line(header.origin)}"
     if header.failed_of is not None:

@@ -14,7 +14,7 @@ _REASON = 240
 
 
 def to_markdown(run: Overview) -> str:
-    """The summary. Text of others stands in code, where nothing is a link, an image or HTML."""
+    """The summary. Untrusted text is formatted as code, so that it cannot be a link, an image or HTML."""
     return "\n".join(_lines(run)) + "\n"
 
 

@@ -51,7 +51,7 @@ def visible(text: str) -> str:
 
 
 def no_commands(lines: Iterable[str]) -> Iterator[str]:
-    """The lines, marked where one starts as a workflow command does: a CI would obey what an agent said."""
+    """The lines, with those that look like workflow commands escaped: a CI service would execute them."""
     for line in lines:
         yield f"| {line}" if line.lstrip().startswith("::") else line
 

@@ -1,6 +1,6 @@
 """The report in the terminal, at the end of a run and for a recorded one.
 
-What a person needs first comes first: a table by scenario and target, what did not pass, and the totals.
+The most important parts come first: a table by scenario and target, what did not pass, and the totals.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class _Row(NamedTuple):
 
 
 class _Gathered:
-    """What is kept of each trial as it is read; whole trials only if they are shown in detail."""
+    """What is kept of each trial as it is read; complete trials only if they are shown in detail."""
 
     def __init__(self, view: View, prices: Prices, *, figures: bool) -> None:
         self._view: View = view
@@ -152,11 +152,6 @@ class _Gathered:
             self.told.append(trial)
 
 
-def _several_trials(rates: Sequence[ScenarioRate]) -> bool:
-    """A single trial of a single scenario has no figures beyond its own."""
-    return len(rates) > 1 or any(rate.total + rate.saved > 1 for rate in rates)
-
-
 def render_run(
     header: RunHeader,
     trials: Iterable[TrialRecord],
@@ -194,6 +189,24 @@ def render_run(
     yield from _provenance(header, record)
 
 
+def render_stored_run(
+    reader: RunReader,
+    rates: Sequence[ScenarioRate],
+    page: Page,
+    *,
+    view: View = View(),  # noqa: B008 - frozen
+) -> Iterator[str]:
+    """A recorded run, as it was shown when it ended. Raises `StoreError` if it cannot be read."""
+    yield from render_run(reader.header, reader.trials(), page, rates=rates, record=reader.path, view=view)
+    if reader.status != "finished":
+        yield f"status: {reader.status}"
+
+
+def _several_trials(rates: Sequence[ScenarioRate]) -> bool:
+    """A single trial of a single scenario has no figures beyond its own."""
+    return len(rates) > 1 or any(rate.total + rate.saved > 1 for rate in rates)
+
+
 def _totals(
     header: RunHeader, rates: Sequence[ScenarioRate], found: _Gathered, page: Page, view: View
 ) -> Iterator[str]:
@@ -213,7 +226,7 @@ def _totals(
 
 
 def scenarios_line(header: RunHeader, rates: Sequence[ScenarioRate], page: Page) -> str | None:
-    """Such as `2 scenarios: 1 passed, 1 failed`, which decides the exit code; None if the trials say so already."""
+    """Such as `2 scenarios: 1 passed, 1 failed`, which decides the exit code; None if the trials already say so."""
     if all(rate.total + rate.saved <= 1 for rate in rates):
         return None
     noun = "combination" if sum(len(each.combinations) for each in header.matrices) == len(rates) else "scenario"
@@ -225,7 +238,7 @@ def scenarios_line(header: RunHeader, rates: Sequence[ScenarioRate], page: Page)
 
 
 def _counts(tally: Tally, page: Page) -> str:
-    """Such as `2 passed, 1 failed`: every verdict that occurs, on its own."""
+    """Such as `2 passed, 1 failed`: each verdict that occurs."""
     counts = tally.by_verdict.items()
     return ", ".join(page.paint(f"{count} {verdict}", verdict) for verdict, count in counts if count)
 
@@ -242,7 +255,7 @@ def summary_line(summary: RunSummary, page: Page) -> str:
 
 
 def _provenance(header: RunHeader, record: Path | None) -> Iterator[str]:
-    """What is to be known of the judge and of where the trials come from, and where the record is."""
+    """Notes on the judge and on where the trials come from, and the path of the record."""
     if header.canaries is not None:
         from steadyhand.report.calibration import render_canaries
 
@@ -346,7 +359,7 @@ def _scenario_table(
 
 
 def _shortened(beside: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, str]]:
-    """What tells targets apart, cut so that it still does."""
+    """What distinguishes the targets, truncated so that it still does."""
     found: dict[str, dict[str, str]] = {each: {} for each in beside}
     for column in next(iter(beside.values())) if beside else ():
         texts = tell_apart([one_line(beside[each][column]) for each in beside], _TARGET)
@@ -425,16 +438,3 @@ def _warnings(warnings: Counter[str], page: Page) -> Iterator[str]:
         lines = list(page.wrap(message + mark, indent=len("warning: ")))
         yield f"{page.paint('warning:', 'fair')} {lines[0]}"
         yield from (" " * len("warning: ") + line for line in lines[1:])
-
-
-def render_stored_run(
-    reader: RunReader,
-    rates: Sequence[ScenarioRate],
-    page: Page,
-    *,
-    view: View = View(),  # noqa: B008 - frozen
-) -> Iterator[str]:
-    """A recorded run, as it was shown when it ended. Raises `StoreError` if it cannot be read."""
-    yield from render_run(reader.header, reader.trials(), page, rates=rates, record=reader.path, view=view)
-    if reader.status != "finished":
-        yield f"status: {reader.status}"

@@ -28,9 +28,8 @@ _TALK_INDENT = 4
 def render_transcript(
     trial: TrialRecord, page: Page, *, whole: bool = False, told: Sequence[EvaluationResult] = ()
 ) -> Iterator[str]:
-    """What was said and done, in order. Of a trial without a conversation the last few messages, unless `whole`.
-
-    The checks of a turn stand below it; those that are `told` elsewhere by name alone.
+    """What was said and done, in order. For a trial without a conversation, the last few messages, unless `whole`. The
+    checks of a turn are shown below it; those that are `told` elsewhere, by name only.
     """
     kept_back = {talk.step for talk in trial.conversations if not talk.transcript_exported}
     for talk in trial.conversations:
@@ -107,7 +106,7 @@ def _checks(trial: TrialRecord, event: _Done, page: Page, told: Sequence[Evaluat
 
 
 def _line(event: _Done, answers: Mapping[str, Observed], page: Page, *, most: int) -> Iterator[str]:
-    """A message, or a call with its arguments and what came back."""
+    """A message, or a call with its arguments and result."""
     match event:
         case Said():
             name, text = event.message.role, event.message.content or "(no text)"

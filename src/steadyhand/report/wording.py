@@ -18,7 +18,7 @@ from steadyhand.records.run import Judged, Spent, Target, TrialRecord, answers_f
 from steadyhand.report.table import Cell, clip, one_line
 
 JunitInconclusive = Literal["skipped", "failure", "error"]
-"""What an inconclusive scenario is in JUnit, which has no word for it."""
+"""How an inconclusive scenario is reported in JUnit, which has no such status."""
 _LONGEST_VALUE = 40
 _ENDED = {
     FinishReason.TOOL_CALLS: "tool call",
@@ -65,7 +65,7 @@ def latency(judged: Judged, evaluations: Iterable[EvaluationResult]) -> str:
 
 
 def proxied(trial: TrialRecord) -> str:
-    """Beside a latency: that the way through a proxy is part of it."""
+    """Shown next to a latency that includes a proxy."""
     calls = (event for event in trial.events if type(event) is ModelCalled and event.purpose == "agent")
     through = any(attempt.proxied for call in calls for attempt in call.timing.attempts)
     return "  through a proxy" if through and trial.judged.latency_ms is not None else ""

@@ -40,7 +40,7 @@ from steadyhand.spec.yaml import Document
 
 Catalogue = Mapping[str, type[BaseModel]]
 Specs = dict[tuple[int, str], tuple[EvaluationSpec, ...]]
-COMMON_KEYS = frozenset(EvaluationHead.model_fields)
+COMMON_KEYS = tuple(EvaluationHead.model_fields)
 _ANSWERS = ("response", "responseFn", "error")
 _ENDING = re.compile(r"(?:\.scenario)?(?:\.ya?ml|\.json)?\Z", re.IGNORECASE)
 
@@ -48,7 +48,7 @@ _ENDING = re.compile(r"(?:\.scenario)?(?:\.ya?ml|\.json)?\Z", re.IGNORECASE)
 class Vocabulary(NamedTuple):
     """The evaluation types with their parameters, and the environments, that a scenario may name.
 
-    `unloaded` are its plugins that were not loaded and may know more names: an unknown one is then a warning.
+    `unloaded` are its plugins that were not loaded and may define more names: an unknown name is then a warning.
     """
 
     catalogue: Catalogue
@@ -57,13 +57,13 @@ class Vocabulary(NamedTuple):
 
 
 UNLOADED = "unloaded-plugin"
-"""The code of a warning about a name that only a plugin that was not loaded can know."""
+"""The code of a warning about a name that only an unloaded plugin could define."""
 
 
 def unknown_name(
     path: FieldPath, message: str, findings: Findings, *, hint: str, code: str, unloaded: Sequence[str]
 ) -> None:
-    """An error with a hint, or a warning when a plugin that was not loaded may know the name."""
+    """An error with a hint, or a warning if an unloaded plugin may define the name."""
     if not unloaded:
         findings.error(path, f"{message}{hint}", code)
         return
@@ -71,9 +71,9 @@ def unknown_name(
 
 
 def not_checked(unloaded: Sequence[str]) -> str:
-    """Why a name is not known, with the next step."""
+    """Why a name is unknown, with the next step."""
     listed = " or ".join(unloaded)
-    return f"not checked, as {listed} may define it and only `run` loads it; add --plugin to check it here"
+    return f"not checked: {listed} may define it, but is only loaded by `run`; add --plugin to check it here"
 
 
 Extend = Callable[[Sequence[PluginRef], str], Vocabulary]
@@ -92,7 +92,7 @@ def vocabulary_of(document: Document, findings: Findings, base: Vocabulary, exte
 
 
 def plugin_refs(document: Document) -> tuple[PluginRef, ...]:
-    """The valid references; the others are for the file's shape to report."""
+    """The valid references; shape validation reports the others."""
     data = cast("dict[str, Any]", document.data)
     entries = data.get("plugins")
     if not isinstance(entries, list):
@@ -162,7 +162,7 @@ def _read_specs(data: dict[str, Any], vocabulary: Vocabulary, findings: Findings
 def read_evaluations(
     entries: Any, path: FieldPath, vocabulary: Vocabulary, findings: Findings
 ) -> tuple[EvaluationSpec, ...]:
-    """The valid ones among `entries`. What is not a list of mappings is for the caller's shape to report."""
+    """The valid ones among `entries`. Shape validation reports anything that is not a list of mappings."""
     if not isinstance(entries, list):
         return ()
     found: list[EvaluationSpec] = []
@@ -204,7 +204,7 @@ def _read(entry: dict[str, Any], path: FieldPath, vocabulary: Vocabulary, findin
 
 
 def _unchecked(entry: dict[str, Any], head: EvaluationHead, path: FieldPath, findings: Findings) -> EvaluationSpec:
-    """The check as it stands in the file; its type is for a plugin to know."""
+    """The check as written in the file; only a plugin knows its type."""
     return EvaluationSpec(
         type=head.type,
         place=findings.document.locate(path),

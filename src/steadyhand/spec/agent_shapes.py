@@ -49,14 +49,12 @@ class MockMetadataShape(Shape):
 
 
 class MockShape(Shape):
-    """A stand-in for a service's method. At least one of response, responseFn and error."""
+    """A mock of a service's method. Needs at least one of response, responseFn and error."""
 
-    service: Name | None = Field(
-        default=None, description="Name of the service; without it, the method on every service"
-    )
+    service: Name | None = Field(default=None, description="Name of the service. Default: the method on every service")
     method: Name = Field(description="Name of the method")
     when: MockWhenShape = Field(
-        default=MockWhenShape.model_construct(), description="When the mock applies; without it, always"
+        default=MockWhenShape.model_construct(), description="When the mock applies. Default: always"
     )
     response: Any = Field(default=None, description="What the call returns; any value")
     response_fn: Name | None = Field(default=None, alias="responseFn", description="A JavaScript function")
@@ -64,9 +62,9 @@ class MockShape(Shape):
     metadata: MockMetadataShape = Field(
         default=MockMetadataShape.model_construct(), description="How the mock answers: delay and chance of failure"
     )
-    description: str = Field(default="", description="What an agent is told that the method does")
+    description: str = Field(default="", description="Description of the method, as shown to the agent")
     parameters: dict[str, Any] | None = Field(
-        default=None, description="What an agent is told of the named parameters: a JSON Schema of an object"
+        default=None, description="JSON Schema of the named parameters, as shown to the agent; must describe an object"
     )
 
 
@@ -78,27 +76,27 @@ class RealServiceShape(Shape):
 
 
 class DatabaseShape(Shape):
-    """What the trial's database holds at the start. `sql` or `sql_file`, and `records` on top."""
+    """The initial contents of the trial's database: `sql` or `sql_file`, then `records`."""
 
     sql: str | None = Field(default=None, description="SQL statements to run first")
     sql_file: Name | None = Field(default=None, description="Relative to the scenario file")
-    records: dict[str, list[dict[str, Any]]] = Field(default={}, description="Table to rows")
+    records: dict[str, list[dict[str, Any]]] = Field(default={}, description="Rows to insert, by table")
     url: Name | None = Field(default=None, description="Default: a fresh SQLite file for each trial")
 
 
 class SetupShape(Shape):
-    """What is there before the agent starts."""
+    """What is set up before the agent starts."""
 
-    mocks: list[MockShape] = Field(default=[], description="Stand-ins for services that the agent calls")
+    mocks: list[MockShape] = Field(default=[], description="Mocked responses for services that the agent calls")
     services: dict[Name, RealServiceShape] = Field(
         default={}, description="Real services behind the mocks, by name: calls that no mock matches go to them"
     )
-    virtual_fs: dict[str, str] = Field(default={}, description="Path in the workspace to content")
+    virtual_fs: dict[str, str] = Field(default={}, description="Files to create in the workspace, as path to content")
     database: DatabaseShape | None = Field(default=None, description="What the trial's database holds at the start")
 
 
 class UserSimulatorShape(Shape):
-    """Who the simulated user is and how it talks."""
+    """Who the simulated user is and how they talk."""
 
     persona: str = Field(description="Who the user is")
     objective: str = Field(description="What the user wants")
@@ -106,19 +104,19 @@ class UserSimulatorShape(Shape):
         default="TEXT_LARGE", description="Model that plays the user: provider/model, or an alias of the configuration"
     )
     temperature: Temperature = Field(default=0.7, description="Temperature of the model that plays the user")
-    max_tokens: int = Field(default=200, ge=50, le=500, description="Most tokens in one message of the user")
+    max_tokens: int = Field(default=200, ge=50, le=500, description="Maximum number of tokens in one user message")
     style: str | None = Field(default=None, description="How the user writes")
     constraints: list[str] = Field(default=[], description="What the user must or must not do")
     emotional_state: str | None = Field(default=None, description="How the user feels")
     knowledge_level: Literal["beginner", "intermediate", "expert"] = Field(
-        default="intermediate", description="How much the user knows of the subject"
+        default="intermediate", description="How much the user knows about the subject"
     )
 
 
 class TerminationJudgeShape(Shape):
     """A judge decides whether the conversation is over."""
 
-    prompt: str = Field(description="Question about the conversation, to which a yes ends it")
+    prompt: str = Field(description="Question about the conversation; a yes ends it")
     threshold: Share = Field(default=0.8, description="Confidence in yes that ends the conversation")
 
 
@@ -153,7 +151,7 @@ class DebugOptionsShape(Shape):
 
 
 class ScriptedTurnShape(Shape):
-    """What the user says next: a text, or `say`, or `simulate: true`; and what to check after the agent's answer."""
+    """What the user says next: a string, or `say`, or `simulate: true`; and what to check after the agent's answer."""
 
     say: Name | None = Field(default=None, description="What the user says")
     simulate: bool = Field(default=False, description="Let the user simulator speak in this turn")
@@ -196,7 +194,7 @@ class PluginShape(Shape):
     """A plugin, by name or with its configuration."""
 
     name: Name = Field(description="Installed plugin, file, or package.module:name")
-    version: str | None = Field(default=None, description="Version that is needed, such as >=1.2")
+    version: str | None = Field(default=None, description="Required version, such as >=1.2")
     enabled: bool = Field(default=True, description="False leaves the plugin out")
     config: FreeForm = Field(default={}, description="Options of the plugin")
 
@@ -227,7 +225,7 @@ class CharacterShape(Shape):
     """Configures the built-in agent."""
 
     name: Name | None = Field(default=None, description="Name of the agent")
-    bio: str | list[str] = Field(default=[], description="Who the agent is: a text, or a list of them")
+    bio: str | list[str] = Field(default=[], description="Who the agent is: a string, or a list of strings")
     system: str | None = Field(default=None, description="System prompt")
     llm: CharacterModelShape = Field(
         default=CharacterModelShape.model_construct(), description="The model behind the agent"
@@ -236,14 +234,16 @@ class CharacterShape(Shape):
 
 
 class RunStepShape(Shape):
-    """One step: `input`, or `code`, or a `conversation` that `input` opens."""
+    """One step: `input`, or `code`, or a `conversation`, which `input` may open."""
 
     name: Name | None = Field(default=None, description="Name of the step, for reports")
     lang: Name | None = Field(default=None, description="Language of `code`; default bash")
     code: str | None = Field(default=None, description="Code to run in the environment")
     input: str | None = Field(default=None, description="What the agent is asked")
     evaluations: list[EvaluationEntry] = Field(default=[], description="Checks when the step has ended")
-    conversation: ConversationShape | None = Field(default=None, description="Talk with a user instead of one question")
+    conversation: ConversationShape | None = Field(
+        default=None, description="A conversation with a user, instead of a single question"
+    )
     timeout: Milliseconds | None = Field(default=None, description="Milliseconds")
 
 
@@ -264,12 +264,12 @@ class AgentShape(Shape):
     agent: Name | None = Field(default=None, description="Which agent to test, such as python:package.module:name")
     character: CharacterShape | None = Field(default=None, description="Configures the built-in agent")
     context: FreeForm = Field(default={}, description="Facts for mocks to match in `when.context`")
-    metadata: FreeForm = Field(default={}, description="Anything; Steadyhand does not read it")
+    metadata: FreeForm = Field(default={}, description="Free-form data; not read by Steadyhand")
     plugins: list[PluginShape] = Field(default=[], description="Plugins that the scenario uses")
     environment: EnvironmentShape = Field(description="Where the trial runs")
     setup: SetupShape = Field(
         default=SetupShape.model_construct(),
-        description="What is there before the agent starts: files, mocks, a database",
+        description="What to set up before the agent starts: files, mocks, a database",
     )
     run: list[RunStepShape] = Field(min_length=1, description="The steps, in order")
     judgment: JudgmentShape = Field(description="How the checks become a verdict")

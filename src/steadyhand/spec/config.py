@@ -27,15 +27,13 @@ _LINE_OF_ERROR = re.compile(r"(.*?) \(at line (\d+), column (\d+)\)", re.DOTALL)
 
 
 class ProviderShape(Shape):
-    """How to reach a model provider. What is not one of these keys is an option of the provider's own."""
+    """How to reach a model provider. Any other key is an option of the provider."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="allow")
 
-    type: Name | None = Field(
-        default=None, description="For a provider with a name of your own: whose interface it speaks. Default: openai"
-    )
-    requests_per_minute: float | None = Field(default=None, gt=0, description="Most requests per minute")
-    tokens_per_minute: float | None = Field(default=None, gt=0, description="Most tokens per minute")
+    type: Name | None = Field(default=None, description="For a custom provider: the interface it uses. Default: openai")
+    requests_per_minute: float | None = Field(default=None, gt=0, description="Maximum number of requests per minute")
+    tokens_per_minute: float | None = Field(default=None, gt=0, description="Maximum number of tokens per minute")
 
 
 class PriceShape(Shape):
@@ -48,28 +46,30 @@ class PriceShape(Shape):
 class CalibrationShape(Shape):
     """Whether a judge must be calibrated before it decides, and how good it must be."""
 
-    required: bool = Field(default=False, description="A judge without a good calibration informs and does not decide")
+    required: bool = Field(
+        default=False, description="If true, the checks of a judge without a good enough calibration are inconclusive"
+    )
     file: Name | None = Field(default=None, description="Where calibrations are kept. Default: calibration.json")
     min_labels: int = Field(
-        default=CalibrationConfig().min_labels, ge=1, description="Fewest labels that a calibration may rest on"
+        default=CalibrationConfig().min_labels, ge=1, description="Minimum number of labels for a calibration"
     )
     min_kappa: float | None = Field(
         default=CalibrationConfig().min_kappa,
         ge=-1,
         le=1,
-        description="Lowest agreement with people's labels (Cohen's kappa)",
+        description="Minimum agreement with people's labels (Cohen's kappa)",
     )
     max_false_pass: float | None = Field(
         default=CalibrationConfig().max_false_pass,
         ge=0,
         le=1,
-        description="Highest share of bad answers that the judge may pass",
+        description="Maximum share of bad answers that the judge may pass",
     )
     max_false_fail: float | None = Field(
         default=CalibrationConfig().max_false_fail,
         ge=0,
         le=1,
-        description="Highest share of good answers that the judge may fail",
+        description="Maximum share of good answers that the judge may fail",
     )
 
 
@@ -247,9 +247,9 @@ def config_problem(config: Config, path: FieldPath, message: str, code: str) -> 
 
 
 class Project:
-    """What is the user's own: the folder they stand in, that of the configuration, and what ships with Steadyhand.
+    """The user's own files: the current folder, the folder of the configuration, and what ships with Steadyhand.
 
-    A file counts by where it really is: a link in the project to a file elsewhere does not bring that file in.
+    The real location of a file counts: a symbolic link in the project to a file elsewhere does not include that file.
     """
 
     def __init__(self, config: Config, *, trust: bool) -> None:
@@ -267,7 +267,7 @@ class Project:
 
 
 def files_of(scenario: Scenario) -> tuple[str, ...]:
-    """The files that say what it is: its own, and that of the matrix that it is a combination of."""
+    """The files that define the scenario: its own, and that of its matrix, if any."""
     return (scenario.place.file,) if scenario.cell is None else (scenario.place.file, scenario.cell.file)
 
 

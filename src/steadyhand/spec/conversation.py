@@ -95,7 +95,7 @@ def check_conversation(conversation: dict[str, Any], path: FieldPath, findings: 
     simulated = conversation.get("user_simulator") is not None
     known = ConversationShape.model_fields
     if not simulated and not scripted and not has_misspelt(conversation, known, {"user_simulator", "script"}):
-        message = "required key `user_simulator` is missing; without a `script` nobody plays the user"
+        message = "required key `user_simulator` is missing; a conversation without a `script` needs one"
         findings.error((*path, "user_simulator"), message, "missing-key")
     turns = conversation.get("max_turns")
     if turns is None:

@@ -115,7 +115,7 @@ class PressureShape(Shape):
     )
     content: Name = Field(description="What the user says")
     turn: int | None = Field(default=None, description="The turn: 2 for the first entry, then 3, and so on")
-    injected_context: Name | None = Field(default=None, description="Put before the content, as material")
+    injected_context: Name | None = Field(default=None, description="Material to put before the content")
 
 
 class DecisionShape(Shape):
@@ -146,7 +146,7 @@ class DecisionShape(Shape):
         description="Answers that the scenario's own checks must accept and reject (steadyhand selftest)",
     )
     tags: list[str] = Field(default=[], description="Tags to select scenarios by (--tag)")
-    metadata: FreeForm = Field(default={}, description="Anything; Steadyhand does not read it")
+    metadata: FreeForm = Field(default={}, description="Free-form data; not read by Steadyhand")
     trials: Trials | None = Field(default=None, description="Number of trials; --trials overrides it")
     pass_rate: PassRate | None = Field(
         default=None, description="Share of trials that must pass; default: all. --pass-rate overrides it"
@@ -179,7 +179,7 @@ def read_decision(
 def _read_params(
     invariants: Any, findings: Findings, vocabulary: Callable[[], Vocabulary]
 ) -> dict[int, dict[str, Any]]:
-    """By their index, the parameters of the invariants with a check type that is not the format's own."""
+    """The parameters of invariants with a check type from outside the format, by index."""
     found: dict[int, dict[str, Any]] = {}
     words: Vocabulary | None = None
     for index, entry in mappings(invariants):
@@ -202,7 +202,7 @@ def _read_params(
             continue
         for key in _OWN_KEYS:
             if key in entry:
-                message = f"is not a key of check_type {type_}; its parameters stand under `params`"
+                message = f"is not a key of check_type {type_}; put its parameters under `params`"
                 findings.error((*path, key), message, "unknown-key", key=True)
         params = validate(known[type_], given, (*path, "params"), findings)
         if params is not None:

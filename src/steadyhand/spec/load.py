@@ -78,12 +78,11 @@ def load(
     extend: Extend | None = None,
     given: Sequence[Mapping[str, Any]] = (),
 ) -> Loaded:
-    """Read files, folders and globs, then what is `given` as data in the shape of a file.
-
-    Never raises for their content: one bad file hides no other.
+    """Read files, folders and globs, then the `given` data with the structure of a file. Never raises for their
+    content: one invalid file does not hide others.
 
     `catalogue` maps each evaluation type to the model of its parameters; `environments` are the values that
-    `environment.type` may have. `extend` says what a scenario's own plugins add to both.
+    `environment.type` may have. `extend` returns what a scenario's own plugins add to both.
     """
     found, problems = discover(paths)
     reader = _Reader(Vocabulary(catalogue, environments), extend)
@@ -287,7 +286,7 @@ def _expand(given: str) -> tuple[list[tuple[str, bool]], Problem | None]:
 
 
 def _meant(given: str) -> str:
-    """A hint at a name beside it that is nearly the same."""
+    """A hint at a similar name in the same folder."""
     folder, name = os.path.split(given.rstrip("/\\"))
     try:
         near = nearest(name, os.listdir(folder or "."))  # noqa: PTH208
@@ -297,7 +296,7 @@ def _meant(given: str) -> str:
 
 
 def _natural(name: str) -> tuple[list[tuple[int, str]], str]:
-    """Orders `q2` before `q10`. Names that differ in leading zeros only are told apart by themselves."""
+    """Orders `q2` before `q10`. Names that differ only in leading zeros are compared as text."""
     parts = re.split(r"([0-9]+)", name)
     return [(int(part) if at % 2 else 0, "" if at % 2 else part) for at, part in enumerate(parts)], name
 
@@ -349,7 +348,7 @@ class Identified(msgspec.Struct):
 def settle_ids(entries: Sequence[Identified]) -> tuple[list[Scenario], list[Problem]]:
     """The scenarios with distinct ids, and a problem for each id written twice.
 
-    Ids made from file names are told apart by folder. Of two scenarios with the same id the first is kept.
+    Duplicate ids made from file names get a folder prefix. Of two scenarios with the same id the first is kept.
     """
     counts = Counter(entry.scenario.id for entry in entries)
     first: dict[str, Place] = {}

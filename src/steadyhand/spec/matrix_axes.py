@@ -82,7 +82,7 @@ class _Reader:
         return Axis(axis.parameter, path, tuple(settings.values()))
 
     def _path(self, parameter: str) -> FieldPath:
-        """Raises `WrongPath` for what cannot be varied."""
+        """Raises `WrongPath` for a parameter that cannot be varied."""
         path = parse_path(parameter)
         if path == ("id",):
             raise WrongPath("`id` cannot be varied: each combination gets its own id")

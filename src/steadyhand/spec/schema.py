@@ -1,6 +1,6 @@
 """JSON Schemas of the file formats, for editors and other tools.
 
-They cover what does not depend on two fields at once or on the disk; the loader checks the rest.
+They cover rules that do not depend on several fields or on the file system; the loader checks the rest.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def json_schemas(catalogue: Catalogue, environments: Collection[str] = ENVIRONME
 
 
 def _open_choice(known: Collection[str]) -> JsonSchema:
-    """The known names, for editors to offer, or any other: a plugin that the file names may bring it."""
+    """The known names, for editors to suggest, or any other, because a plugin may provide it."""
     return {"type": "string", "minLength": 1, "anyOf": [{"enum": sorted(known)}, {"type": "string"}]}
 
 

@@ -43,7 +43,7 @@ def check_services(setup: dict[str, Any], findings: Findings) -> None:
     if not isinstance(services, dict):
         return
     if "database" in services and setup.get("database") is not None:
-        message = "the service `database` is that of `setup.database`; give this one another name"
+        message = "the name `database` is reserved for `setup.database`; choose another"
         findings.error(("setup", "services", "database"), message, "conflict", key=True)
     for name, service in cast("dict[str, Any]", services).items():
         mcp = cast("dict[str, Any]", service).get("mcp") if isinstance(service, dict) else None

@@ -1,6 +1,7 @@
-"""Plain data validated against a file shape: every mistake reported once, at its place, with the nearest right name.
+"""Validates plain data against a file shape: every mistake is reported once, with its location and the closest valid
+name.
 
-Also what the shapes are made of: their base class and the types of their fields.
+Also the base class of the shapes and the types of their fields.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class Located(Protocol):
 
 
 class Unlocated:
-    """Stands for values that come from no file: a place is the field's path alone."""
+    """For values that do not come from a file: a place is just the field's path."""
 
     def locate(self, path: FieldPath, *, key: bool = False) -> Place:
         return Place(file="", path=show_path(path))
@@ -92,21 +93,21 @@ def show_path(path: FieldPath) -> str:
 
 
 def describe(value: Any) -> str:
-    """A value as messages name it."""
+    """A value as described in messages."""
     if value is None:
-        return "nothing"
+        return "null"
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
-        return f'the text "{shorten(value, 60)}"'
+        return f'"{shorten(value, 60)}"'
     if isinstance(value, int | float):
-        return f"the number {value}"
+        return f"{value}"
     if isinstance(value, list):
         return "a list" if value else "an empty list"
     return "a mapping" if isinstance(value, dict) else str(value)
 
 
-def nearest(name: str, allowed: Iterable[str]) -> str | None:
+def nearest(name: str, allowed: Iterable[str], *, likeness: float = 0.6) -> str | None:
     """The allowed name most like `name`, or None when none is close. `maxTurns` is close to `max_turns`."""
     by_letters: dict[str, str] = {}
     for right in allowed:
@@ -114,7 +115,7 @@ def nearest(name: str, allowed: Iterable[str]) -> str | None:
     wanted = _letters(name)
     if wanted in by_letters:
         return by_letters[wanted]
-    near = difflib.get_close_matches(wanted, by_letters, n=1, cutoff=0.6)
+    near = difflib.get_close_matches(wanted, by_letters, n=1, cutoff=likeness)
     return by_letters[near[0]] if near else None
 
 

@@ -1,4 +1,4 @@
-"""Files read as YAML 1.2 (core schema) on PyYAML's C parser, as documents that know where each value stands.
+"""Reads YAML 1.2 (core schema) with PyYAML's C parser, into documents that know the position of each value.
 
 `yes`, `no`, `on` and `off` are text, `012` is twelve, `<<` is a key like any other. Mapping keys are the text they were
 written as. The composed nodes are kept so that positions can be looked up when needed.
@@ -71,7 +71,7 @@ class YamlError(Exception):
 class Document:
     """`data` is plain Python; `locate` finds a value's place in the nodes it was built from.
 
-    Without a `root` it came from no file, and places have a path only.
+    Without a `root`, it does not come from a file, and places have only a path.
     """
 
     __slots__ = ("_root", "data", "digest", "file", "folder")
@@ -131,7 +131,7 @@ def read_document(path: str, file: str) -> tuple[Document | None, list[Problem]]
 
 
 def _open_file(path: str, flags: int) -> int:
-    """Without blocking: a pipe that nobody writes to would hang. Raises `OSError`."""
+    """Without blocking: a pipe without a writer would hang. Raises `OSError`."""
     opened = os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
     if stat.S_ISREG(os.fstat(opened).st_mode):
         return opened
@@ -169,7 +169,7 @@ class _NotPlain(Exception):
 
 
 def _plain_data(value: Any, path: FieldPath) -> Any:
-    """A copy of what a file could have held. Raises `_NotPlain`."""
+    """A copy, if a file could contain this data. Raises `_NotPlain`."""
     if len(path) > MAX_DEPTH:
         raise _NotPlain(f"nested more than {MAX_DEPTH} levels deep", path)
     if type(value) is str:
@@ -192,7 +192,7 @@ def _plain_data(value: Any, path: FieldPath) -> Any:
 
 
 def _whole(text: str, path: FieldPath) -> str:
-    """Raises `_NotPlain` for what UTF-8 cannot hold."""
+    """Raises `_NotPlain` for text that UTF-8 cannot encode."""
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -204,7 +204,7 @@ def _whole(text: str, path: FieldPath) -> str:
 
 def _decode(content: bytes) -> str:
     if len(content) > MAX_BYTES:
-        raise YamlError("too-large", "the file is larger than 1 MiB, the most that is read")
+        raise YamlError("too-large", "the file is larger than the limit of 1 MiB")
     if b"\0" in content:
         line, column = _byte_position(content, content.index(b"\0"))
         raise YamlError("not-text", "found a NUL byte: the file is binary; expected UTF-8 text", line, column)
@@ -237,7 +237,7 @@ def _located(faults: list[YamlFault], file: str, root: Node) -> list[Problem]:
 
 
 def _note_paths(node: Node, path: FieldPath, wanted: set[int], paths: dict[int, FieldPath]) -> None:
-    """The paths of the wanted keys and values, in one walk. It ends, as alias loops were refused before."""
+    """The paths of the wanted keys and values, in one walk. It terminates, because alias loops were rejected before."""
     if id(node) in wanted:
         paths.setdefault(id(node), path)
     if isinstance(node, SequenceNode):
@@ -317,7 +317,7 @@ def _with_whole_characters(text: str) -> str:
 
 
 def _half_character(error: yaml.MarkedYAMLError, text: str) -> YamlError | None:
-    """If that is what the reading stopped at."""
+    """The problem, if that is what stopped the parser."""
     mark = error.problem_mark
     line = "".join(text.splitlines()[mark.line : mark.line + 1]) if mark is not None else ""
     found = _HALF.match(line, max(0, mark.column - 2)) if mark is not None else None

@@ -1,4 +1,4 @@
-"""Scenarios in tests of your own. `pytest --steadyhand` runs all scenario files without such a test."""
+"""Run scenarios in your own tests. `pytest --steadyhand` runs all scenario files without such a test."""
 
 from agent import reply
 

@@ -1,4 +1,4 @@
-"""The file of calibrations: JSON, one entry per judge, made to be committed and read in a diff."""
+"""The file of calibrations: JSON, one entry per judge, suitable for version control."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class _File(Record):
 
 
 def read_calibrations(file: Path) -> dict[str, Calibration]:
-    """By judge; none when there is no such file. Raises `StoreError` when it cannot be read."""
+    """The calibrations by judge; empty if there is no such file. Raises `StoreError` if it cannot be read."""
     try:
         found = msgspec.json.decode(file.read_bytes(), type=_File)
     except FileNotFoundError:
@@ -35,7 +35,7 @@ def read_calibrations(file: Path) -> dict[str, Calibration]:
 
 
 def keep_calibration(file: Path, calibration: Calibration) -> None:
-    """Add it to the file, in place of an older one of the same judge. The file is replaced as a whole.
+    """Add it to the file, replacing an older one of the same judge. The file is replaced atomically.
 
     Raises `StoreError`.
     """

@@ -1,4 +1,4 @@
-"""The figures of a run's trials, read without what was said: a long run in a fraction of the time and memory.
+"""Reads the figures of a run's trials without the messages: a long run in a fraction of the time and memory.
 
 The shapes here are prefixes of the records that `schema.py` encodes by position; what is not needed stays undecoded.
 """
@@ -89,7 +89,7 @@ _calls = msgspec.msgpack.Decoder(_Call)
 
 
 class CheckFigures(Record):
-    """A check that was made. `judge` is the model that judged, if one did."""
+    """A check. `judge` is the model that judged, if any."""
 
     type: str
     name: str | None
@@ -99,7 +99,7 @@ class CheckFigures(Record):
 
 
 class TrialFigures(Record):
-    """A trial without what was said and done. `calls` are all that were paid for, without text and chunks."""
+    """A trial without messages and actions. `calls` are all that were paid for, without text and chunks."""
 
     key: TrialKey
     place: Place
@@ -111,7 +111,7 @@ class TrialFigures(Record):
 
 
 def read_figures(reader: RunReader) -> Iterator[TrialFigures]:
-    """Every trial in the order of the plan. One that cannot be read is an *error* that says so, as with the reader."""
+    """Every trial in the order of the plan. A trial that cannot be read is an *error*, as with the reader."""
     query = "SELECT scenario_id, idx, body FROM trial ORDER BY position"
     with reading(reader.path) as connection:
         dictionary: bytes = connection.execute("SELECT dictionary FROM run").fetchone()[0]

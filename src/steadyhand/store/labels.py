@@ -1,7 +1,7 @@
-"""Labels files: what people say a check should have come to. The one place that reads, writes and appends to them.
+"""Labels files: people's verdicts on checks. The only place that reads, writes and appends to them.
 
-JSONL or CSV, by the file's ending; one row per label, with the columns of `Label`. The judge's own verdict is not among
-them, so that whoever labels is not led by it.
+JSONL or CSV, by the file's ending; one row per label, with the columns of `Label`. The judge's own verdict is not
+included, so that it does not bias the labels.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from steadyhand.records.run import TrialRecord
 LabelDecision: TypeAlias = Literal["pass", "fail", "unsure", ""]
 _DECISIONS: tuple[str, ...] = get_args(LabelDecision)
 VERDICT = "(verdict)"
-"""Stands for a check in a label that is about the verdict of the trial as a whole."""
+"""The `check` of a label on the verdict of the whole trial."""
 _REQUIRED = ("run", "scenario", "trial", "check", "label")
 
 
 class Label(Record):
-    """One person's word on one check of one trial. An empty `label` is yet to be filled in.
+    """One person's label on one check of one trial. An empty `label` has not been filled in yet.
 
-    `check` is one of `records.evaluation.check_ids` of the trial, or `VERDICT`. `line` is where it stands in its file,
-    0 for one that is not in a file yet.
+    `check` is one of `records.evaluation.check_ids` of the trial, or `VERDICT`. `line` is its line in the file, 0 if it
+    is not in a file yet.
     """
 
     run: str
@@ -67,9 +67,8 @@ def labelled_result(label: Label, trial: TrialRecord) -> EvaluationResult | None
 
 
 def write_labels(file: Path, labels: Iterable[Label]) -> int:
-    """Write a new file and say how many rows it has.
-
-    Raises `SetupError` when there is one already, which may hold somebody's labels, or when it cannot be written.
+    """Write a new file and return the number of rows. Raises `SetupError` if the file exists, because it may contain
+    labels, or if it cannot be written.
     """
     encode = _encoder(file)
     count = 0
@@ -88,9 +87,8 @@ def write_labels(file: Path, labels: Iterable[Label]) -> int:
 
 
 def append_label(file: Path, label: Label) -> None:
-    """Add a row, on disk when this returns; the file is made when there is none. Raises `SetupError`.
-
-    The row is one write to a file opened for appending, so that two processes do not tear each other's rows.
+    """Append a row, on disk when this returns; the file is created if necessary. Raises `SetupError`. The row is a
+    single write in append mode, so that two processes do not corrupt each other's rows.
     """
     encode = _encoder(file)
     try:

@@ -1,4 +1,4 @@
-"""Reads a run record, also while it is being written, and finds the runs in a folder."""
+"""Reads a run record, even while it is being written, and finds the runs in a folder."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _SHOWN = 5
 
 
 class TrialRow(Record):
-    """What a listing shows of a trial, read without decoding it."""
+    """A trial as shown in listings, read without decoding it."""
 
     key: TrialKey
     name: str
@@ -56,8 +56,8 @@ ORDER BY plan.position
 class RunReader:
     """Opens the file for each query: a reader holds no lock, needs no closing and never blocks the writer.
 
-    Every method raises `StoreError` when the file is damaged. One trial that cannot be decoded hides no other: it is
-    given as an *error* that says so, and counted as one. `header` is as of when the reader was opened.
+    Every method raises `StoreError` when the file is damaged. A trial that cannot be decoded does not affect others: it
+    is returned and counted as an *error*. `header` is as of when the reader was opened.
     """
 
     def __init__(self, path: Path, header: RunHeader) -> None:
@@ -97,7 +97,7 @@ class RunReader:
         return {verdict: found.get(verdict.value, 0) for verdict in Verdict}
 
     def rows(self) -> list[TrialRow]:
-        """Every trial in short, in the order of the plan."""
+        """A summary of every trial, in planned order."""
         unreadable = self.unreadable()
         query = "SELECT scenario_id, idx, name, verdict, outcome, latency_ms FROM trial ORDER BY position"
         with reading(self.path) as connection:
@@ -117,7 +117,7 @@ class RunReader:
         ]
 
     def trials(self) -> Iterator[TrialRecord]:
-        """Every trial, in the order of the plan, decoded one by one as they are asked for."""
+        """Every trial, in planned order, decoded on demand."""
         for row in self._pages():
             try:
                 yield _decode(row)
@@ -186,7 +186,7 @@ class RunReader:
             return [key for key, verdict in found if still_to_do(verdict) or key in unreadable]
 
     def planned_digests(self) -> dict[str, str]:
-        """By scenario, the digest that its trials were planned with."""
+        """The digest that each scenario's trials were planned with."""
         query = "SELECT scenario_id, digest FROM plan GROUP BY scenario_id ORDER BY min(position)"
         with reading(self.path) as connection:
             return {as_stored(scenario, str): as_stored(digest, str) for scenario, digest in connection.execute(query)}

@@ -1,4 +1,4 @@
-"""Which old runs may be removed, and their removal."""
+"""Selects and removes old runs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def prunable(
 ) -> list[RunEntry]:
     """The runs that were started earlier than `before`, except the newest `keep`. `runs` are the newest first.
 
-    Never one that is being written, cannot be read or is `named`, and none that a run which stays comes from.
+    Never a run that is being written, cannot be read or is `named`, or from which a run that is kept was derived.
     """
     stays: list[RunHeader] = []
     old: dict[str, RunEntry] = {}
@@ -51,12 +51,12 @@ def _started(header: RunHeader) -> datetime:
 
 
 def _sources(header: RunHeader) -> Iterator[str]:
-    """The runs that a run comes from."""
+    """The runs that a run was derived from."""
     yield from (each for each in (header.origin, header.failed_of, *header.merged_from) if each is not None)
 
 
 def named_in_project(folder: Path, ids: set[str]) -> frozenset[str]:
-    """Those of the runs that a JSON file below the folder names, as a baseline names the run that it was made from."""
+    """The runs that are named by a JSON file below the folder, such as a baseline."""
     found: set[str] = set()
     for parent, folders, files in os.walk(folder):
         folders[:] = [each for each in folders if not each.startswith(".") and each not in _SKIPPED]
@@ -75,7 +75,7 @@ def _text(file: Path) -> str:
 
 
 def remove_run(record: Path) -> bool:
-    """Remove the record, unless somebody is writing to it. Says whether it is gone."""
+    """Remove the record, unless it is being written. Returns whether it was removed."""
     try:
         lock = RunLock.take(record)
     except StoreError:

@@ -1,6 +1,6 @@
 """The run record's file format: its tables, how it is opened and recognised, and how trials are encoded in it.
 
-One writer at a time: an advisory lock beside the record, released by the system when its holder dies.
+One writer at a time: an advisory lock next to the record, released by the system when its holder dies.
 """
 
 from __future__ import annotations
@@ -99,7 +99,8 @@ def connect(path: Path, *, mode: Literal["ro", "rw", "rwc"]) -> sqlite3.Connecti
 def connect_reading(path: Path) -> sqlite3.Connection:
     """Open the file to read it, also when its process died while writing. Raises `sqlite3.Error`.
 
-    What such a process left half done is undone by the next to open the file, who must be allowed to write for it.
+    The next process that opens the file rolls back what such a process left unfinished, and needs write permission for
+    that.
     """
     connection = connect(path, mode="ro")
     try:
@@ -156,15 +157,14 @@ def recognise(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _schema(connection: sqlite3.Connection) -> frozenset[tuple[str, str, str]]:
-    """What the file is made of. A view, a trigger or a computed column in place of ours could keep a reader busy for
-    ever."""
+    """The file's tables. A view, a trigger or a computed column in place of ours could block a reader forever."""
     rows = connection.execute("SELECT type, name, sql FROM sqlite_master LIMIT 100").fetchall()
     return frozenset((str(kind), str(name), " ".join(str(sql).split())) for kind, name, sql in rows)
 
 
 @functools.cache
 def _expected_schemas() -> tuple[frozenset[tuple[str, str, str]], ...]:
-    """A record that was written before scenario files were kept is without their table."""
+    """Records from before scenario files were stored do not have their table."""
     found: list[frozenset[tuple[str, str, str]]] = []
     for tables in (_TABLES + _SOURCES, _TABLES):
         connection = sqlite3.connect(":memory:")
@@ -226,7 +226,7 @@ def write_sources(connection: sqlite3.Connection, sources: Mapping[str, str]) ->
 
 
 def read_source(connection: sqlite3.Connection, file: str) -> str | None:
-    """None when the record has no such file, as one that was written by an older version has none."""
+    """None if the record has no such file, as in records of older versions."""
     if connection.execute("SELECT 1 FROM sqlite_master WHERE name='source'").fetchone() is None:
         return None
     row = connection.execute("SELECT body FROM source WHERE file=?", (_storable(file),)).fetchone()
@@ -234,18 +234,23 @@ def read_source(connection: sqlite3.Connection, file: str) -> str | None:
 
 
 def _storable(text: str) -> str:
-    """A name of a file may hold bytes that are no text."""
+    """A file name may contain bytes that are not text."""
     return text.encode("utf-8", "backslashreplace").decode()
+
+
+_NOT_ENCODED = (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError)
 
 
 def encode(record: TrialRecord) -> bytes:
     """Raises `StoreError` when the record contains something that cannot be encoded and read again."""
-    with suppress(TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError):
+    try:
         return _encoder.encode(record)
+    except _NOT_ENCODED:
+        pass  # with something in it that has to be made plain first
     try:
         data = msgspec.msgpack.encode(plain(record, keep=(bytes, float)))
         _decoder.decode(data)
-    except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
+    except _NOT_ENCODED as error:
         raise StoreError(f"trial {record.key} cannot be written: {error}") from error
     return data
 
@@ -280,7 +285,7 @@ def decompress(data: bytes, dictionary: bytes) -> bytes:
 
 
 class RunLock:
-    """Held from `take` until `release`. A lock file left behind by a killed process blocks nobody.
+    """Held from `take` until `release`. A lock file left by a killed process has no effect.
 
     It is a separate file because a lock on the record itself is lost when any descriptor of the record is closed.
     """

@@ -1,4 +1,4 @@
-"""What a list shows of a run's trials: the columns of the record at once, the rest without what was said and done."""
+"""The data of a run's trials for lists: the columns of the record first, then the rest without messages and actions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from steadyhand.store.schema import SUFFIX, reading
 
 
 class StoredColumns(NamedTuple):
-    """A trial by its columns. `size` is that of its record, which tells a trial that was repeated from the first one.
+    """A trial by its columns. `size` is the size of its record, which distinguishes a repeated trial from the original.
 
     That the columns say *passed* is not yet a verdict: a record that cannot be read is an *error*.
     """
@@ -83,7 +83,8 @@ def read_columns(path: Path) -> Iterator[StoredColumns]:
 
 
 def read_summaries(path: Path, positions: Sequence[int]) -> list[TrialSummary]:
-    """Those that are there. One that cannot be decoded is an *error* and hides no other. Raises `StoreError`."""
+    """The trials that exist. One that cannot be decoded is an *error* and does not affect others. Raises
+    `StoreError`."""
     query = f"SELECT position, body FROM trial WHERE position IN ({', '.join('?' * len(positions))})"  # noqa: S608
     with reading(path) as connection:
         dictionary: bytes = connection.execute("SELECT dictionary FROM run").fetchone()[0]
@@ -99,7 +100,7 @@ def _summary(position: int, body: bytes, dictionary: bytes) -> TrialSummary:
 
 
 def state_of(path: Path) -> tuple[tuple[int, int], ...]:
-    """Changes when the record does; cheap enough to ask before every page."""
+    """Changes if the record does; cheap enough to check before every page."""
     found: list[tuple[int, int]] = []
     for file in (path, path.with_name(path.name + "-wal")):
         try:
@@ -112,5 +113,6 @@ def state_of(path: Path) -> tuple[tuple[int, int], ...]:
 
 
 def record_named(folder: Path, run_id: str) -> Path | None:
-    """The record in this folder with exactly that name. No path is made of the name, so that none leads elsewhere."""
+    """The record in this folder with exactly that name. The name is never used as a path, so that it cannot lead
+    elsewhere."""
     return next((path for path in folder.glob(f"*{SUFFIX}") if path.stem == run_id and path.is_file()), None)

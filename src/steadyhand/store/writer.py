@@ -56,7 +56,7 @@ class _Row(NamedTuple):
 
 
 def written(record: TrialRecord, redactor: Redactor) -> tuple[TrialRecord, bytes]:
-    """The trial without secrets, and its bytes; an error in its place when it cannot be written."""
+    """The trial without secrets, and its bytes; an error instead if it cannot be written."""
     try:
         data = schema.encode(record)
         if redactor.suspects(data):
@@ -186,8 +186,8 @@ class RunWriter:
         judged = record.judged
         values = (
             record.scenario_name,
-            judged.verdict.value,
-            judged.outcome.value if judged.outcome else None,
+            str(judged.verdict),
+            str(judged.outcome) if judged.outcome else None,
             judged.latency_ms,
             schema.compress(data, self._dictionary),
             position,
@@ -266,7 +266,7 @@ class RunWriter:
     def _cannot_write(self, error: Exception) -> StoreError:
         return StoreError(
             f"the run record {self.path} cannot be written: {error}; "
-            "trials written before are safe; free some space or repair the disk, then resume"
+            "trials written so far are safe; free some disk space or repair the disk, then resume"
         )
 
     def _work(self) -> None:
@@ -336,7 +336,7 @@ class RunWriter:
 
 
 def _give_up_unreadable(connection: sqlite3.Connection, path: Path) -> None:
-    """A trial that cannot be read again is an error, which may be done again, whatever its row says."""
+    """A trial that cannot be read back is an error, which may be rerun, whatever its row says."""
     for key in RunReader.open(path).unreadable():
         connection.execute(
             "UPDATE trial SET verdict='error', outcome=NULL WHERE scenario_id=? AND idx=?", (key.scenario_id, key.index)

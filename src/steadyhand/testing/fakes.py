@@ -1,4 +1,4 @@
-"""The parts to test with: a model and an agent that follow a script, a clock to set, and a sink that records."""
+"""Test doubles: a scripted model and agent, a settable clock, and a recording sink."""
 
 from __future__ import annotations
 

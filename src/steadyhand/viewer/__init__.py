@@ -1,1 +1,1 @@
-"""The run store in a browser: a server on loopback, pages made of the report's parts, and labels."""
+"""The viewer for recorded runs: a server on loopback, pages built from the report's parts, and labels."""

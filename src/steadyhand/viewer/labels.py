@@ -1,4 +1,4 @@
-"""Labels as the viewer takes and shows them: agree or disagree with a check or with the verdict of a trial."""
+"""Labels in the viewer: agree or disagree with a check or with the verdict of a trial."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Choice(Record):
 
 
 class Labelled(Record):
-    """A check, or the verdict, that can be labelled, and the last word of everybody who did."""
+    """A check, or the verdict, that can be labelled, with each person's last label."""
 
     check: str
     title: str
@@ -37,7 +37,7 @@ class Labelled(Record):
     labels: tuple[Label, ...]
 
     def means(self, label: Label) -> str:
-        """What a label says of the result."""
+        """What a label says about the result."""
         own = _WORDS.get(self.verdict)
         if label.label == "unsure" or own is None:
             return {"pass": "should pass", "fail": "should fail"}.get(label.label, "is unsure")
@@ -45,7 +45,7 @@ class Labelled(Record):
 
 
 class TrialLabels(Record):
-    """`first` are the verdict and what a judge decided, `rest` the other checks. `problem` is one of the file."""
+    """`first` are the verdict and the judged checks, `rest` the other checks. `problem` is a problem with the file."""
 
     file: str
     first: tuple[Labelled, ...]
@@ -54,10 +54,10 @@ class TrialLabels(Record):
 
 
 class LabelBook:
-    """The labels file of a viewer. `by` is who labels unless they say otherwise."""
+    """The labels file of a viewer. `by` is the default name of the person who labels."""
 
     def __init__(self, file: Path, by: str) -> None:
-        """Raises `SetupError` unless the file can be one of labels."""
+        """Raises `SetupError` if the file cannot be a labels file."""
         if file.suffix.casefold() not in (".jsonl", ".csv"):
             raise SetupError(f"{file}: a labels file ends in .jsonl or .csv")
         self.file: Path = file
@@ -65,7 +65,7 @@ class LabelBook:
         self._lock: threading.Lock = threading.Lock()
 
     def of(self, run_id: str, trial: TrialRecord) -> TrialLabels:
-        """A file that cannot be read hides no trial."""
+        """A labels file that cannot be read does not hide trials."""
         labels: list[Label] = []
         problem = None
         if self.file.exists():
@@ -87,7 +87,7 @@ class LabelBook:
         )
 
     def add(self, run_id: str, trial: TrialRecord, form: Mapping[str, str]) -> None:
-        """Write a label that was sent. Raises `UsageError` when it is none, or cannot be written."""
+        """Write a submitted label. Raises `UsageError` if it is invalid or cannot be written."""
         check, label = form.get("check", ""), form.get("label", "")
         if check not in {each.check for each in _labelled(trial, {})}:
             raise SetupError(f"trial {trial.key} has no check {check!r}")

@@ -42,7 +42,7 @@ Query = Mapping[str, str]
 
 
 class ViewedCell(Record):
-    """The trials of a scenario on a target, and where their list is."""
+    """The trials of a scenario on a target, and the link to their list."""
 
     verdict: Verdict
     passed: int
@@ -58,7 +58,7 @@ class ViewedRow(Record):
 
 
 class Viewer:
-    """Answers addresses. It keeps the indexes of a few runs, and writes nothing but labels."""
+    """Handles page requests. It caches the indexes of a few runs, and writes only labels."""
 
     def __init__(self, folder: Path, label_book: LabelBook) -> None:
         self.folder: Path = folder
@@ -68,7 +68,7 @@ class Viewer:
         self._lock: threading.Lock = threading.Lock()
 
     def get(self, path: str, query: Query) -> PageResponse:
-        """Raises `StoreError` or `UsageError` for what is not there."""
+        """Raises `StoreError` or `UsageError` for a page that does not exist."""
         if path.startswith("/assets/"):
             return asset_response(path.removeprefix("/assets/")) or problem_page(404, "There is no such file.")
         pages: dict[str, Callable[[Query], PageResponse]] = {
@@ -112,14 +112,14 @@ class Viewer:
     # One run
 
     def _index(self, run_id: str) -> TrialIndex:
-        """Up to date. The least recently used one makes way. Raises `StoreError`."""
+        """An up-to-date index. The least recently used one is evicted. Raises `StoreError`."""
         path = record_named(self.folder, run_id)
         if path is None:
             raise StoreError("There is no such run in this folder.")
         with self._lock:
             index = self._indexes.pop(run_id, None) or TrialIndex(path)
             self._indexes[run_id] = index
-            # One that makes way may still answer another thread: it is closed when that one lets go of it.
+            # An evicted index may still be in use by another thread, and is closed when that thread releases it.
             for old in list(self._indexes)[:-_KEPT]:
                 del self._indexes[old]
         index.refresh()
@@ -139,7 +139,7 @@ class Viewer:
         )
 
     def _run_part(self, query: Query) -> PageResponse:
-        """What changes while one types, or while the run goes on."""
+        """The part of the page that changes while the user types, or while the run continues."""
         index = self._index(query.get("id", ""))
         if query.get("only") == "list":
             return rendered("trial_list.html", **self._list(index, query))
@@ -316,18 +316,18 @@ def _query_of(wanted: TrialFilter, prefix: str = "") -> dict[str, str]:
 
 
 def _number(text: str | None) -> int:
-    """0 for anything that is no number of ours."""
+    """0 for an invalid number."""
     return int(text) if text is not None and text.isascii() and text.isdigit() and len(text) < 10 else 0
 
 
 def _headline(rates: list[ScenarioRate], status: str, unknown: int) -> tuple[str, str]:
-    """What came of the run, and how it looks. Nothing is called passed before every record was read."""
+    """The headline of the run and its style. A run is shown as passed only after every record was read."""
     tally = tally_scenarios(rates)
     total = f"{tally.total} scenario{'' if tally.total == 1 else 's'}"
     if tally.failed:
         return f"{tally.failed} of {total} failed" + (" so far" if status == "running" else ""), "failed"
     if status == "running":
-        return f"Running: nothing of {total} has failed so far", "inconclusive"
+        return f"Running: none of {total} has failed so far", "inconclusive"
     if unknown:
         return "Reading the records", "inconclusive"
     undecided = tally.error + tally.inconclusive

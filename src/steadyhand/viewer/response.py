@@ -1,4 +1,4 @@
-"""How the viewer's templates and scripts become responses, and what its pages may run and load."""
+"""Responses of the viewer: templates, scripts, and the Content-Security-Policy."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def environment() -> Environment:
 
 
 def address(path: str, **given: Any) -> str:
-    """A link within the viewer. Everything that a record names stands in the query, where it cannot lead elsewhere."""
+    """A link within the viewer. All names from records are in the query, where they cannot lead elsewhere."""
     kept = {name: str(value) for name, value in given.items() if value not in (None, "")}
     query = urlencode({name: value.encode("utf-8", "backslashreplace") for name, value in kept.items()})
     return f"{path}?{query}" if query else path
@@ -67,7 +67,7 @@ def asset_response(name: str) -> PageResponse | None:
 
 
 def content_security_policy() -> str:
-    """Only our own files run and are asked for; no page may frame the viewer, and no form leaves it."""
+    """Only our own files are loaded and run; no page may frame the viewer, and no form may post elsewhere."""
     return (
         f"default-src 'none'; script-src 'self'; style-src 'self' {template.added_style_sources()}; img-src data:; "
         "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"

@@ -1,7 +1,7 @@
-"""The viewer's HTTP server: on loopback, for one person, with headers that let no other page look or write.
+"""The viewer's HTTP server: on loopback, for one person, with headers that keep other pages from reading or writing.
 
-It answers whoever followed a link that was printed on the terminal. A link works once. It is exchanged for a cookie, so
-that what a history or a screenshot keeps of it opens nothing.
+It responds only to a browser that opened the link printed on the terminal. A link works once: it is exchanged for a
+cookie, so that a link in the history or in a screenshot is useless.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _SAME = frozenset({"same-origin", "none"})
 
 
 class ViewerServer(ThreadingHTTPServer):
-    """Serves until `shutdown`. `on_bug` is told of what nobody expected; the page says only that it happened."""
+    """Serves until `shutdown`. `on_bug` is called with unexpected exceptions; the page only says that one occurred."""
 
     daemon_threads: bool = True
     allow_reuse_address: bool = True
@@ -53,7 +53,7 @@ class ViewerServer(ThreadingHTTPServer):
         self.session: Session = Session(self.server_port)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A browser that goes away in the middle of a page is nothing to tell."""
+        """A browser that disconnects in the middle of a page is not reported."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -67,7 +67,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name that it overrides
-        """Nothing is logged: an address may name what a user would not want in a log."""
+        """Nothing is logged, because addresses may contain sensitive names."""
 
     def do_GET(self) -> None:
         self._reply(self._answer(writes=False))
@@ -79,7 +79,7 @@ class _Handler(BaseHTTPRequestHandler):
         server = cast("ViewerServer", self.server)
         headers = cast("dict[str, str]", self.headers)
         length = headers.get("Content-Length", "0") if writes else "0"
-        # An unread body would be taken for the next request.
+        # An unread body would be parsed as the next request.
         readable = length.isascii() and length.isdigit() and len(length) < 8 and int(length) <= _LARGEST_FORM
         body = self.rfile.read(int(length)) if readable and int(length) else b""
         self.close_connection = self.close_connection or not readable
@@ -106,7 +106,9 @@ class _Handler(BaseHTTPRequestHandler):
             return problem_page(404, str(error))
         except Exception as error:  # noqa: BLE001 - told on the terminal; the viewer goes on
             server.on_bug(error)
-            return problem_page(500, f"Unexpected {type(error).__name__}, a bug in Steadyhand; the terminal says more.")
+            return problem_page(
+                500, f"Unexpected {type(error).__name__}, a bug in Steadyhand; see the terminal for details."
+            )
 
     def _reply(self, response: PageResponse) -> None:
         self.send_response(response.status)
@@ -126,7 +128,9 @@ def _entered(session: Session, token: str, *, known: bool) -> PageResponse:
     cookie = session.enter(token)
     if cookie is None and not known:
         return _refused(
-            Refusal(status=403, message="This link was used before or is not ours. Start `steadyhand view` again.")
+            Refusal(
+                status=403, message="This link has already been used or is not valid. Start `steadyhand view` again."
+            )
         )
     return PageResponse(status=303, headers={"Location": "/", **({"Set-Cookie": cookie} if cookie else {})})
 
@@ -136,7 +140,7 @@ def _refused(refusal: Refusal) -> PageResponse:
 
 
 class Refusal(Record):
-    """Why a request is not answered. It says nothing about what there is."""
+    """Why a request is refused. It reveals nothing about existing runs."""
 
     status: int
     message: str
@@ -161,7 +165,7 @@ class Session:
         return f"http://127.0.0.1:{self._port}{ENTRANCE}?token={token}"
 
     def enter(self, token: str) -> str | None:
-        """The cookie to set in exchange for the token; None if it is none of ours or was used."""
+        """The cookie to set in exchange for the token; None if the token is invalid or was used."""
         with self._lock:
             found = next((each for each in self._links if hmac.compare_digest(each.encode(), token.encode())), None)
             if found is None:
@@ -178,18 +182,18 @@ class Session:
         return found is not None and hmac.compare_digest(found.value.encode(), self._key.encode())
 
     def foreign(self, headers: Mapping[str, str], *, writes: bool) -> Refusal | None:
-        """A request that comes from elsewhere: through another name for this machine, or from another page.
+        """Why a request from elsewhere is refused: through another host name for this machine, or from another page.
 
-        A browser says where a request comes from, and no page can change that. `Sec-Fetch-Site` tells pages of other
-        ports apart too, which share the cookies of the host.
+        The browser sets these headers, and pages cannot change them. `Sec-Fetch-Site` also identifies pages on other
+        ports, which share the cookies of the host.
         """
         host = headers.get("Host", "")
         if host not in self._hosts:
             return Refusal(status=421, message="The viewer answers to 127.0.0.1 and localhost only.")
         if headers.get("Sec-Fetch-Site", "none") not in _SAME:
             return Refusal(
-                status=403, message="Another page asked for this. Copy the address and open it in a tab of its own."
+                status=403, message="This request came from another page. Copy the address and open it in a new tab."
             )
         if writes and headers.get("Origin") != f"http://{host}":
-            return Refusal(status=403, message="Labels are taken from the viewer's own pages only.")
+            return Refusal(status=403, message="Labels are accepted from the viewer's own pages only.")
         return None

@@ -1,7 +1,7 @@
-"""A side index of one run: what its trials are filtered and counted by, without decoding them for every page.
+"""An index of one run, for filtering and counting its trials without decoding them for every page.
 
-It is a temporary database that goes away with the viewer: the record is only ever read. The columns of the record are
-taken over at once, so that the first page can be shown; classes, tags and reasons are read in the background.
+It is a temporary database that is deleted when the viewer stops; the record is only read. The columns of the record are
+copied first, so that the first page can be shown; classes, tags and reasons are read in the background.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _SHOWN = "scenario_id, idx, name, verdict, outcome, latency_ms, known, scenario,
 
 
 class TrialFilter(Record):
-    """What a list is narrowed to; an empty field narrows nothing. Every word of `text` must occur."""
+    """The filter of a list; an empty field does not filter. Every word of `text` must occur."""
 
     text: str = ""
     verdict: str = ""
@@ -78,7 +78,7 @@ class TrialFilter(Record):
 
 
 class TrialEntry(Record):
-    """A line of the list. What `known` does not cover yet is empty."""
+    """A line of the list. Fields that are not `known` yet are empty."""
 
     key: TrialKey
     name: str
@@ -94,7 +94,7 @@ class TrialEntry(Record):
 
 
 class Facets(Record):
-    """What there is to filter by, with the number of trials of each."""
+    """The available filter values, with the number of trials for each."""
 
     verdicts: dict[str, int]
     outcomes: dict[str, int]
@@ -125,7 +125,7 @@ class TrialIndex:
         return self.reader.header
 
     def refresh(self, *, patience_s: float = 0.25) -> None:
-        """Take over what is new in the record. Details that take longer than `patience_s` follow in the background."""
+        """Copy what is new in the record. Details that take longer than `patience_s` follow in the background."""
         until = monotonic() + patience_s
         with self._lock:
             state = state_of(self.path)
@@ -150,7 +150,7 @@ class TrialIndex:
             yield (*row[:-1], stamp, scenario, target, _rank(row.verdict, row.outcome, ""), words)
 
     def _fill_all(self) -> None:
-        sleep(_HOLD_S)  # the page that asked first is drawn before
+        sleep(_HOLD_S)  # let the page that asked be rendered first
         try:
             while self._fill():
                 pass
@@ -257,7 +257,7 @@ class TrialIndex:
         )
 
     def two_targets(self) -> list[str]:
-        """The targets of the run, at most two: enough to tell one from several."""
+        """The targets of the run, at most two: enough to know whether there are several."""
         return [target for (target,) in self._rows("SELECT DISTINCT target FROM entry WHERE target != '' LIMIT 2")]
 
     def outcomes(self) -> dict[Outcome, int]:
@@ -319,5 +319,5 @@ def _entry(row: tuple[Any, ...]) -> TrialEntry:
 
 
 def _shown(text: str) -> str:
-    """As a page shows it, so that what one picks or types finds it."""
+    """As shown on a page, so that searching for the visible text finds it."""
     return str(written_out(text)).encode("utf-8", "backslashreplace").decode()

@@ -167,7 +167,7 @@ async def test_the_trials_of_a_lost_worker_are_done_again_and_count_once(office)
         second.answer(order)
         second.answer(order)
     assert [record.key.index for record in await asyncio.gather(*waiting)] == [0, 1, 2]
-    assert notes == ["worker 1 was lost: its process ended by SIGKILL; 2 trials will be run again by another"]
+    assert notes == ["worker 1 was lost: its process ended by SIGKILL; 2 trials will be rerun by other workers"]
     await crew.close()
 
 
@@ -177,7 +177,7 @@ async def test_a_trial_that_is_there_each_time_a_worker_is_lost_is_given_up(offi
     for number in range(3):
         await turn()
         office.hands[number].lost("gone")
-    with pytest.raises(TrialError, match="3 workers were lost while they ran this trial"):
+    with pytest.raises(TrialError, match="3 workers were lost while running this trial"):
         await task
     await crew.close()
 
@@ -207,7 +207,7 @@ async def test_the_run_fails_when_there_is_nobody_left(office):
     office.refuse = "no memory"
     office.hands[0].lost("gone")
     for task in waiting:
-        with pytest.raises(TrialError, match="there is no worker left, and none could be started: no memory"):
+        with pytest.raises(TrialError, match="no workers are left, and none could be started: no memory"):
             await task
     assert crew.failure is not None
     with pytest.raises(TrialError):

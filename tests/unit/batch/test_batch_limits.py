@@ -70,7 +70,7 @@ async def test_calls_wait_for_their_turn_instead_of_being_refused_again_and_agai
     assert sum(not event.timing.spoiled for event in done) > clean
     assert clock.now() < 1.2 * 110
     assert len(model.requests) - len(done) == sum(isinstance(event, Retried) for event in events)
-    assert {event.reason for event in events if isinstance(event, Waited)} == {"openai limits the rate (429)"}
+    assert {event.reason for event in events if isinstance(event, Waited)} == {"openai is rate limiting us (429)"}
 
 
 def starts(pace, now, count):

@@ -62,7 +62,7 @@ def test_more_trials_than_a_run_can_hold(tmp_path: Path):
     for number in range(11):
         (tmp_path / f"{number}.yaml").write_text(AGENT)
     loaded = load([tmp_path], catalogue={})
-    with pytest.raises(SetupError, match="1100000 trials of 11 scenarios are more than the 1000000 of a run"):
+    with pytest.raises(SetupError, match="1100000 trials of 11 scenarios exceed the limit of 1000000 trials per run"):
         Plan(loaded.scenarios, seed=1, trials=100_000)
 
 

@@ -50,7 +50,7 @@ CODE = "name: Code\ndescription: d\nenvironment: {type: local}\nrun: [{code: ls}
     [
         (ASK, 1, "model", "1 trial of 1 scenario: 1 model call"),
         (ASK, 3, "model", "3 trials of 1 scenario: 3 model calls"),
-        (ASK, 2, "runtime", "2 trials of 1 scenario: 2 turns of the agent, each a model call or more"),
+        (ASK, 2, "runtime", "2 trials of 1 scenario: 2 turns of the agent, each at least one model call"),
         (ASK, 2, "python", "2 trials of 1 scenario: 2 turns of the agent"),
         (CODE, 2, "runtime", "2 trials of 1 scenario: 0 model calls"),
         (SCRIPT, 1, "model", "1 trial of 1 scenario: 1 to 2 model calls; up to 1 check by a judge"),

@@ -111,7 +111,7 @@ async def test_no_more_calls_at_a_time_than_allowed():
         for _ in range(12):
             group.create_task(one())
     assert (most, len(reasons)) == (3, 12)
-    assert "at a time" in reasons[-1]
+    assert "concurrent calls" in reasons[-1]
 
 
 async def test_a_pause_that_one_call_was_asked_for_holds_for_all():
@@ -120,7 +120,7 @@ async def test_a_pause_that_one_call_was_asked_for_holds_for_all():
     await call(gate, down("rate_limit", retry_after_s=20.0))
     reason = await call(gate)
     assert clock.now() == pytest.approx(20.0, abs=0.01)
-    assert reason == "openai limits the rate (429)"
+    assert reason == "openai is rate limiting us (429)"
 
 
 async def test_a_provider_that_is_down_is_left_alone_and_looked_at_now_and_then():
@@ -135,7 +135,7 @@ async def test_a_provider_that_is_down_is_left_alone_and_looked_at_now_and_then(
         probes.append(clock.now())
     assert [round(b - a) for a, b in zip([0, *probes], probes, strict=False)] == [1, 2, 4, 8]
     await call(gate)
-    assert notes == ["openai seems to be down, new calls wait: connect", "openai is back"]
+    assert notes == ["openai seems to be down; holding new calls: connect", "openai is back"]
     before = clock.now()
     await starts(gate, clock, 20)
     assert clock.now() - before < 1
@@ -183,7 +183,7 @@ async def test_at_last_waiting_is_given_up():
         while True:
             await call(gate, down())
 
-    with pytest.raises(ModelError, match=r"openai has been down for .* is given up; resume") as caught:
+    with pytest.raises(ModelError, match=r"openai has been down for .* s, giving up; resume") as caught:
         await until_given_up()
     assert not caught.value.retryable
     assert GIVE_UP_S <= clock.now() < GIVE_UP_S + 35
@@ -215,7 +215,7 @@ async def test_who_waits_and_for_what_can_be_seen():
         for _ in range(4):
             await asyncio.sleep(0)
         clock.advance(2.0)
-        assert gate.waits() == (CallWait(reason="openai limits the rate (429)", calls=3, left_s=40.0),)
+        assert gate.waits() == (CallWait(reason="openai is rate limiting us (429)", calls=3, left_s=40.0),)
         with gate.backing_off("other/m", down("server", status=503), 7.0):
             clock.advance(3.0)
             assert gate.waits()[1:] == (CallWait(reason="other 503", calls=1, left_s=4.0),)

@@ -59,7 +59,7 @@ def test_filters_on_one_parameter_add_up_and_on_several_narrow(matrix, filters, 
     ("text", "message"),
     [
         ("model", "expected parameter=value"),
-        ("colour=red", "no matrix varies 'colour'; varied are model, "),
+        ("colour=red", "no matrix varies 'colour'; varied parameters: model, "),
         ("model=scripted/z.yaml", "never has that value; its values are scripted/x.yaml, scripted/y.yaml"),
     ],
 )
@@ -69,7 +69,7 @@ def test_a_filter_that_can_choose_nothing_is_an_error(matrix, text, message):
 
 
 def test_a_filter_without_a_matrix_is_an_error(project):
-    with pytest.raises(SetupError, match="there is none among the files"):
+    with pytest.raises(SetupError, match="no matrix was given"):
         filter_combinations([project.one()], ["model=x"])
 
 
@@ -92,7 +92,7 @@ def test_a_name_that_leads_nowhere_is_reported_once_where_it_stands(matrix):
 
 
 def test_an_option_that_a_matrix_leaves_without_effect_is_an_error(matrix):
-    with pytest.raises(SetupError, match=r"--model changes nothing here: every combination sets model itself"):
+    with pytest.raises(SetupError, match=r"--model has no effect here: every combination sets model itself"):
         check_options(matrix.load("words.matrix.yaml"), RunOptions(model="scripted/x.yaml"))
 
 
@@ -109,7 +109,7 @@ def test_an_option_that_makes_all_values_of_an_axis_the_same_is_an_error(matrix,
         "words.matrix.yaml",
         f"name: m\nbase_scenario: base.yaml\nmatrix: [{{parameter: {parameter}, values: {values}}}]\n",
     )
-    with pytest.raises(SetupError, match=f"{named} would make all values of '{parameter}'"):
+    with pytest.raises(SetupError, match=f"{named} would override '{parameter}'"):
         check_options(matrix.load("words.matrix.yaml"), RunOptions(**options))
 
 

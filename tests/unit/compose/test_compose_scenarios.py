@@ -70,9 +70,9 @@ def test_an_empty_folder_has_no_scenarios(project):
 
 def test_a_library_by_its_name_and_a_list_of_them_for_a_wrong_one(project):
     assert project.load("@clinical")
-    with pytest.raises(SetupError, match=r"no library '@clinic'; there are @clinical, @robotic"):
+    with pytest.raises(SetupError, match=r"unknown library '@clinic'; available: @clinical, @robotic"):
         library_path("@clinic")
-    with pytest.raises(SetupError, match="no library"):
+    with pytest.raises(SetupError, match="unknown library"):
         library_path("@../rubrics")
 
 

@@ -104,11 +104,26 @@ def test_a_run_has_one_configuration_and_says_which_others_it_ignores(project):
     scenarios = [project.one(), project.one(name="inner/one.scenario.yaml")]
     settings = project.settings()
     assert settings.retries == 1
-    (note,) = settings.ignored_configs(scenarios)
+    (note,) = settings.notes(scenarios)
     assert note == "inner/steadyhand.toml is ignored: this run uses steadyhand.toml; choose another with --config"
     assert project.settings(config=Path("inner/steadyhand.toml")).retries == 7
     none = project.settings(ignore_config=True)
-    assert (none.retries, none.ignored_configs(scenarios)) == (DEFAULT_RETRIES, [])
+    assert (none.retries, none.notes(scenarios)) == (DEFAULT_RETRIES, [])
+
+
+def test_options_of_a_service_that_no_scenario_has_are_noted(project):
+    served = AGENT.replace("run:", "setup: {services: {shop: {mcp: ./shop}}}\nrun:", 1)
+    scenarios = [project.one(served)]
+    project.write("steadyhand.toml", "retries = 1\n[services.shpo]\nstart_timeout_s = 5\n")
+    assert project.settings().notes(scenarios) == [
+        "steadyhand.toml:2:1: no scenario has the service 'shpo', so its options are not used; did you mean 'shop'?"
+    ]
+    project.write("steadyhand.toml", "[services.orders]\nstart_timeout_s = 5\n")
+    (note,) = project.settings().notes(scenarios)
+    assert note.endswith("no scenario has the service 'orders', so its options are not used; without options: shop")
+    assert project.settings().notes([project.one()]) == [], "those of other scenarios are not run now"
+    project.write("steadyhand.toml", "[services.shop]\nstart_timeout_s = 5\n[services.orders]\n")
+    assert project.settings().notes(scenarios) == []
 
 
 def test_a_configuration_that_is_not_there_is_an_error(project):
@@ -141,7 +156,7 @@ def test_aliases_stand_for_models_and_an_unmapped_one_for_the_default(project):
 
 def test_a_name_without_a_provider_is_refused_with_the_aliases_there_are(project):
     project.write("steadyhand.toml", '[models]\nsmall = "openai/small"\n')
-    with pytest.raises(SetupError, match=r"'gpt' names no provider; .* openai/gpt \(aliases here: small\)"):
+    with pytest.raises(SetupError, match=r"'gpt' has no provider; .* openai/gpt \(aliases here: small\)"):
         project.settings(model="gpt").model(project.one())
 
 
@@ -189,5 +204,5 @@ def test_options_come_back_from_the_record_as_they_went_in(project):
 
 
 def test_a_record_without_its_options_cannot_be_resumed():
-    with pytest.raises(SetupError, match="did not keep what a resume needs"):
+    with pytest.raises(SetupError, match="did not store what a resume needs"):
         restore_options({"folder": "."})

@@ -92,7 +92,7 @@ def test_what_a_matrix_sets_is_not_varied_again(project: Project):
         "two[model=scripted/b.yaml]",
         "one[model=scripted/a.yaml]",
     ]
-    with pytest.raises(SetupError, match="--model changes nothing here"):
+    with pytest.raises(SetupError, match="--model has no effect here"):
         targets("m.matrix.yaml", models=models)
 
 

@@ -40,6 +40,9 @@ class AskedJudge:
     type: ClassVar[str] = "llm_judge"
     params: ClassVar[type[EvaluationParams]] = AskedParams
 
+    def needs_judge(self, params: AskedParams) -> bool:
+        return True
+
     async def evaluate(
         self, params: AskedParams, result: ExecutionResult, context: EvaluationContext
     ) -> EvaluationResult:

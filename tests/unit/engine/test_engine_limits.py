@@ -1,4 +1,4 @@
-"""A budget lets no new trial start when it is used up, or when it cannot be kept."""
+"""A budget lets no new trial start when it is used up, or when it cannot be enforced."""
 
 import math
 
@@ -27,7 +27,7 @@ def test_tokens_run_out():
     assert budget.may_start()
     budget.emit(call())
     assert not budget.may_start()
-    assert budget.exhausted == "--max-tokens is used up: 2200 of 2200 tokens"
+    assert budget.exhausted == "--max-tokens reached: 2200 of 2200 tokens"
 
 
 def test_money_runs_out():
@@ -35,7 +35,7 @@ def test_money_runs_out():
     budget.emit(call())
     assert budget.exhausted is None
     budget.emit(call(purpose="judge"))
-    assert budget.exhausted == "--max-cost is used up: 0.0060 of 0.005"
+    assert budget.exhausted == "--max-cost reached: 0.0060 of 0.005"
 
 
 def test_a_recording_costs_nothing():
@@ -48,13 +48,13 @@ def test_a_limit_that_cannot_be_kept_ends_the_run():
     budget = SpendingLimit(PRICES, max_tokens=1000)
     budget.emit(call(None))
     assert budget.exhausted == (
-        "--max-tokens cannot be kept: the server of some/model does not say how many tokens a call took; "
+        "--max-tokens cannot be enforced: the server of some/model does not report how many tokens a call used; "
         "run without the limit"
     )
     budget = SpendingLimit(PRICES, max_cost=1.0)
     budget.emit(call(model="other/model"))
     assert budget.exhausted == (
-        "--max-cost cannot be kept: the price of other/model is not known; run without the limit"
+        "--max-cost cannot be enforced: the price of other/model is unknown; run without the limit"
     )
 
 

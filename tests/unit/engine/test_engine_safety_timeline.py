@@ -159,7 +159,7 @@ async def test_a_judges_invariant_is_left_out_and_named(tmp_path):
             (call(["STOP"], finish=Finish(reason=FinishReason.LENGTH, raw="length", token_limit=1)),),
             "the answer was cut off by our limit of 1 token (length)",
         ),
-        ((), "the agent's model calls are its own"),
+        ((), "the agent makes its own model calls"),
         ((call(["STOP"], text="STOP it"),), "the reply differs from what the model said"),
         ((call([], text="STOP"),), "the pieces of the answer were not timed"),
     ],

@@ -9,13 +9,14 @@ import pytest
 
 from steadyhand.builtin.environments.local import LocalEnvironment
 from steadyhand.builtin.services.database import make_database
-from steadyhand.engine.trial import run_trial
+from steadyhand.engine.context import RunningTrial
+from steadyhand.engine.trial import PhaseLog, run_trial
 from steadyhand.errors import AgentError, ModelError, WorkspaceError
 from steadyhand.plugins.plugin import EnvironmentSettings
 from steadyhand.ports.agent import EVERYTHING_SEEN, Shows
 from steadyhand.ports.evaluator import EvaluationParams
 from steadyhand.records.chat import Message
-from steadyhand.records.evaluation import Verdict, passed
+from steadyhand.records.evaluation import EvaluationResult, Verdict, passed
 from steadyhand.records.event import ErrorHappened, FileChanged, LimitReached, Said
 from steadyhand.records.scenario import (
     ConversationConfig,
@@ -28,6 +29,16 @@ from steadyhand.records.scenario import (
 )
 from steadyhand.testing import ScriptedAgent
 from support.engine import PLACE, asking, check, coding, scenario
+
+
+class Hostile(dict):
+    """A mapping that cannot be read."""
+
+    def __bool__(self):
+        return True
+
+    def items(self):
+        raise RuntimeError("not for you")
 
 
 def phases(record):
@@ -166,6 +177,49 @@ async def test_a_check_that_raises_is_an_error_of_that_check(build):
     record = await run_trial(build(scenario(steps), lambda turn, trial: "x"))
     assert [result.verdict for result in record.evaluations] == [Verdict.PASSED, Verdict.ERROR]
     assert record.judged.verdict is Verdict.ERROR
+
+
+class Returns:
+    """A third party's check that returns whatever it is given."""
+
+    type = "returns"
+    params = EvaluationParams
+
+    def __init__(self, found):
+        self.found = found
+
+    async def evaluate(self, params, result, context):
+        return self.found
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        (None, "it returned None; expected `passed(...)`"),
+        (True, "it returned True"),
+        (EvaluationResult(verdict="passed", message="m"), "its verdict is 'passed'; expected one of `Verdict`"),
+        (passed("m", figures={"it": Hostile()}), "UnreadableValue"),
+    ],
+)
+async def test_a_check_that_returns_no_result_is_an_error_of_that_check(build, found, said):
+    """Also where later steps are fine: nothing of it may be lost."""
+    fine = check("string_contains", value="x")
+    parts = build(scenario(asking("hi", check("returns"), fine), asking("hi", fine, index=1)), lambda turn, trial: "x")
+    registry = parts.evaluator
+    parts.evaluator = lambda type_: Returns(found) if type_ == "returns" else registry(type_)
+    record = await run_trial(parts)
+    assert [result.verdict for result in record.evaluations] == [Verdict.ERROR, Verdict.PASSED, Verdict.PASSED]
+    assert said in record.evaluations[0].message
+    assert record.judged.verdict is Verdict.ERROR
+
+
+async def test_a_part_of_a_phase_that_succeeds_does_not_undo_the_error_of_another(build):
+    async def breaks():
+        raise RuntimeError("broken")
+
+    log = PhaseLog(RunningTrial(build(scenario(asking("hi")))))
+    assert [await log.run("evaluate", work) for work in (breaks(), asyncio.sleep(0))] == [False, True]
+    assert log.errors == ["evaluate: unexpected RuntimeError: broken"]
 
 
 async def test_cancelling_tears_down_and_goes_on_upwards(build, tmp_path: Path):

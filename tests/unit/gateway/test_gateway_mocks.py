@@ -50,8 +50,8 @@ async def _opened(
     runtime = AgentRuntime(mocks=table, **parts)
     trial.services = runtime
     await runtime.open(trial)
-    door = await server.open_door(trial)
-    return trial, server.addresses(door.address).names
+    endpoint = await server.open_endpoint(trial)
+    return trial, server.addresses(endpoint.address).names
 
 
 async def _post(url: str, body: Any) -> tuple[int, Any]:

@@ -63,8 +63,8 @@ async def server() -> AsyncIterator[GatewayServer]:
 
 
 async def _addresses(server: GatewayServer, folder: Path, model: ChatModel) -> dict[str, str]:
-    door = await server.open_door(TrialStandIn(folder), model)
-    return server.addresses(door.address).variables
+    endpoint = await server.open_endpoint(TrialStandIn(folder), model)
+    return server.addresses(endpoint.address).variables
 
 
 async def _openai(server: GatewayServer, folder: Path, model: ChatModel) -> Any:
@@ -330,8 +330,8 @@ async def test_errors_come_back_as_they_were(
 
 
 async def test_without_a_model_an_agent_is_told_of_no_address_for_one(server: GatewayServer, tmp_path: Path) -> None:
-    door = await server.open_door(TrialStandIn(tmp_path))
-    told = server.addresses(door.address)
+    endpoint = await server.open_endpoint(TrialStandIn(tmp_path))
+    told = server.addresses(endpoint.address)
     assert not {"OPENAI_BASE_URL", "ANTHROPIC_BASE_URL"} & set(told.variables)
     assert {"STEADYHAND_MCP_URL", "STEADYHAND_MOCKS_URL"} <= set(told.variables)
     assert {"mcp_url", "mocks_url"} <= set(told.names)

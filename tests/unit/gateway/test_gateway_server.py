@@ -11,7 +11,7 @@ import pytest
 
 from steadyhand.errors import SetupError
 from steadyhand.gateway.connection import GatewayRequest, GatewayResponse, json_response
-from steadyhand.gateway.server import Address, Door, GatewayServer, TrialGateway
+from steadyhand.gateway.server import Address, GatewayServer, TrialEndpoint, TrialGateway
 from steadyhand.ports.agent import Addresses
 from steadyhand.records.event import Noted
 from support.loopback import free_port
@@ -24,18 +24,18 @@ class Echo:
     def __init__(self) -> None:
         self.waiting = asyncio.Event()
         self.go_on = asyncio.Event()
-        self.left: list[Door] = []
+        self.left: list[TrialEndpoint] = []
 
     def addresses(self, address: Address) -> Addresses:
         return Addresses(names={"echo_url": address.url("echo")})
 
-    async def serve(self, request: GatewayRequest, door: Door) -> GatewayResponse:
+    async def serve(self, request: GatewayRequest, endpoint: TrialEndpoint) -> GatewayResponse:
         if request.path == "slow":
             self.waiting.set()
             await self.go_on.wait()
         if request.path == "broken":
             raise ValueError("a bug")
-        door.trial.emit(Noted(at_ms=0.0, message=request.body.decode()))
+        endpoint.trial.emit(Noted(at_ms=0.0, message=request.body.decode()))
         if request.path == "stream":
             return GatewayResponse(stream=self._pieces(), content_type="text/event-stream")
         return json_response({"path": request.path, "query": request.query, "body": request.body.decode()})
@@ -45,10 +45,10 @@ class Echo:
             yield f"data: {number}\n\n".encode()
             await asyncio.sleep(0)
 
-    async def settle(self, door: Door) -> None: ...
+    async def settle(self, endpoint: TrialEndpoint) -> None: ...
 
-    async def leave(self, door: Door) -> None:
-        self.left.append(door)
+    async def leave(self, endpoint: TrialEndpoint) -> None:
+        self.left.append(endpoint)
 
 
 @pytest.fixture
@@ -83,8 +83,8 @@ async def test_a_request_reaches_the_trial_of_its_address(served: Served, tmp_pa
 
 async def test_a_stream_comes_piece_by_piece(served: Served, tmp_path: Path) -> None:
     server, _, client = served
-    door = await server.open_door(TrialStandIn(tmp_path))
-    async with client.post(f"{door.url('echo')}/stream") as answer:
+    endpoint = await server.open_endpoint(TrialStandIn(tmp_path))
+    async with client.post(f"{endpoint.url('echo')}/stream") as answer:
         assert answer.headers["Content-Type"] == "text/event-stream"
         assert await answer.text() == "data: 0\n\ndata: 1\n\ndata: 2\n\n"
 
@@ -92,10 +92,10 @@ async def test_a_stream_comes_piece_by_piece(served: Served, tmp_path: Path) -> 
 async def test_a_call_after_the_end_is_refused_and_counted(served: Served, tmp_path: Path) -> None:
     server, echo, client = served
     trial = TrialStandIn(tmp_path)
-    door = await server.open_door(trial)
-    await server.close_door(door)
-    assert echo.left == [door]
-    async with client.post(f"{door.url('echo')}/a", data="late") as answer:
+    endpoint = await server.open_endpoint(trial)
+    await server.close_endpoint(endpoint)
+    assert echo.left == [endpoint]
+    async with client.post(f"{endpoint.url('echo')}/a", data="late") as answer:
         assert answer.status == 410
         assert "has ended" in (await answer.json())["error"]["message"]
     assert trial.events == []
@@ -105,10 +105,10 @@ async def test_a_call_after_the_end_is_refused_and_counted(served: Served, tmp_p
 async def test_what_is_under_way_ends_with_the_trial_and_is_noted(served: Served, tmp_path: Path) -> None:
     server, echo, client = served
     trial = TrialStandIn(tmp_path)
-    door = await server.open_door(trial)
-    asked = asyncio.create_task(client.post(f"{door.url('echo')}/slow", data="x"))
+    endpoint = await server.open_endpoint(trial)
+    asked = asyncio.create_task(client.post(f"{endpoint.url('echo')}/slow", data="x"))
     await echo.waiting.wait()
-    await server.close_door(door)
+    await server.close_endpoint(endpoint)
     echo.go_on.set()
     with pytest.raises(aiohttp.ClientError):
         await asked
@@ -120,30 +120,30 @@ async def test_what_is_under_way_ends_with_the_trial_and_is_noted(served: Served
 async def test_what_a_client_asked_for_happens_though_it_hangs_up(served: Served, tmp_path: Path) -> None:
     server, echo, client = served
     trial = TrialStandIn(tmp_path)
-    door = await server.open_door(trial)
-    asked = asyncio.create_task(client.post(f"{door.url('echo')}/slow", data="asked"))
+    endpoint = await server.open_endpoint(trial)
+    asked = asyncio.create_task(client.post(f"{endpoint.url('echo')}/slow", data="asked"))
     await echo.waiting.wait()
     asked.cancel()
     await asyncio.wait([asked])
     echo.go_on.set()
-    while door.at_work:
-        await asyncio.wait(tuple(door.at_work))
+    while endpoint.at_work:
+        await asyncio.wait(tuple(endpoint.at_work))
     assert [note.message for note in trial.of(Noted)] == ["asked"]
 
 
 async def test_a_bug_is_told_to_the_agent_and_noted(served: Served, tmp_path: Path) -> None:
     server, _, client = served
     trial = TrialStandIn(tmp_path)
-    door = await server.open_door(trial)
-    async with client.post(f"{door.url('echo')}/broken") as answer:
+    endpoint = await server.open_endpoint(trial)
+    async with client.post(f"{endpoint.url('echo')}/broken") as answer:
         assert answer.status == 500
     assert [note.level for note in trial.of(Noted)] == ["warning"]
 
 
 async def test_an_address_that_is_nobodys_is_refused(served: Served, tmp_path: Path) -> None:
     server, _, client = served
-    door = await server.open_door(TrialStandIn(tmp_path))
-    for url, status in ((door.address.base_url[:-1] + "/echo/a", 404), (door.url("other") + "/a", 404)):
+    endpoint = await server.open_endpoint(TrialStandIn(tmp_path))
+    for url, status in ((endpoint.address.base_url[:-1] + "/echo/a", 404), (endpoint.url("other") + "/a", 404)):
         async with client.get(url) as answer:
             assert answer.status == status
 
@@ -166,9 +166,9 @@ async def test_requests_without_an_address_go_to_what_is_open(served: Served, tm
 @pytest.mark.parametrize("chunked", [True, False])
 async def test_bodies_of_any_framing_arrive_whole(served: Served, tmp_path: Path, chunked: bool) -> None:
     server, _, client = served
-    door = await server.open_door(TrialStandIn(tmp_path))
+    endpoint = await server.open_endpoint(TrialStandIn(tmp_path))
     text = "x" * 300_000
-    async with client.post(f"{door.url('echo')}/a", data=text, chunked=chunked or None) as answer:
+    async with client.post(f"{endpoint.url('echo')}/a", data=text, chunked=chunked or None) as answer:
         assert (await answer.json())["body"] == text
 
 
@@ -177,7 +177,7 @@ async def test_a_standing_address_leads_to_the_trial_it_is_pointed_at(served: Se
     reusable = server.reusable(None)
     url = reusable.names["echo_url"]
     first, second = TrialStandIn(tmp_path), TrialStandIn(tmp_path)
-    doors = [await server.open_door(first), await server.open_door(second)]
+    endpoints = [await server.open_endpoint(first), await server.open_endpoint(second)]
 
     async def status(said: str) -> int:
         async with client.post(f"{url}/a", data=said) as answer:
@@ -186,7 +186,7 @@ async def test_a_standing_address_leads_to_the_trial_it_is_pointed_at(served: Se
     assert await status("nobody's") == 404
     server.point(reusable, first)
     assert await status("one") == 200
-    await server.close_door(doors[0])
+    await server.close_endpoint(endpoints[0])
     assert await status("late") == 404
     server.point(reusable, second)
     assert await status("two") == 200

@@ -18,7 +18,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import StatusCode
 
 from steadyhand.gateway.otlp import PROTOBUF, TraceSpan, UnreadableExport, read_export
-from steadyhand.gateway.spans import tell
+from steadyhand.gateway.spans import read_spans
 from steadyhand.records.event import ActionTaken, ModelCalled, Observed, Thought
 from support.spans import a_span, an_export
 
@@ -46,7 +46,7 @@ OPEN_INFERENCE = {
 
 
 def _told(*spans: TraceSpan, **named: Any) -> list[Any]:
-    return list(tell(spans, {span.span_id: span for span in spans}, at_ms=lambda ns: ns / 1e6, **named).events)
+    return list(read_spans(spans, {span.span_id: span for span in spans}, at_ms=lambda ns: ns / 1e6, **named).events)
 
 
 def _read(span: dict[str, Any]) -> TraceSpan:
@@ -75,7 +75,7 @@ def test_a_span_that_failed_is_an_action_that_failed():
 def test_a_tool_span_without_arguments_says_so():
     attributes = {name: value for name, value in GEN_AI_NOW.items() if "arguments" not in name}
     span = _read(a_span("t", **attributes))
-    told = tell([span], {span.span_id: span}, at_ms=float)
+    told = read_spans([span], {span.span_id: span}, at_ms=float)
     assert (told.tools, told.without_arguments) == (True, ("find_order",))
 
 

@@ -22,13 +22,13 @@ def of(**members):
         (of(x={"pattern": SLOW}), {"x": LONG}, "takes too long to match"),
         ({"patternProperties": {SLOW: {}}}, {LONG: 1}, "takes too long to match"),
         ({"patternProperties": {SLOW: {}}, "additionalProperties": False}, {LONG: 1}, "takes too long to match"),
-        ({"$ref": "#"}, {}, "without end|references"),
-        ({"$defs": {"a": {"anyOf": [{"$ref": "#/$defs/a"}] * 2}}, "$ref": "#/$defs/a"}, {}, "without end|references"),
+        ({"$ref": "#"}, {}, "endlessly|references"),
+        ({"$defs": {"a": {"anyOf": [{"$ref": "#/$defs/a"}] * 2}}, "$ref": "#/$defs/a"}, {}, "endlessly|references"),
         (of(x={"pattern": "(a{999}){999}"}), {"x": "a"}, "too large"),
         ({"patternProperties": {"a{99999999}": {}}}, {"x": "a"}, "too large"),
         ({"$ref": "http://127.0.0.1:9/schema.json"}, {}, "which it does not contain"),
         ({"patternProperties": {"a": {}}, "unevaluatedProperties": False}, {}, "is not supported"),
-        ({"type": "objekt"}, {}, "is not one"),
+        ({"type": "objekt"}, {}, "is not valid"),
     ],
 )
 def test_what_would_never_end_is_the_fault_of_the_schema(schema, value, said):

@@ -164,10 +164,10 @@ SLOW = "^(a|aa)+$"
         (said_by({"type": "string", "pattern": "a{99999999}"}), "too large"),
         (said_by({"type": "string"}) | {"patternProperties": {SLOW: {}}}, "uses `patternProperties`"),
         (said_by({"$ref": "#/$defs/d0"}) | {"$defs": DOUBLING}, "follows more than 10,000 references"),
-        (said_by({"$ref": "#/$defs/a"}) | {"$defs": {"a": {"$ref": "#/$defs/a"}}}, "refers to itself without end"),
+        (said_by({"$ref": "#/$defs/a"}) | {"$defs": {"a": {"$ref": "#/$defs/a"}}}, "refers to itself endlessly"),
         (
             said_by({"$ref": "#/$defs/a"}) | {"$defs": {"a": {"allOf": [{"$ref": "#/$defs/a"}] * 50}}},
-            "refers to itself without end",
+            "refers to itself endlessly",
         ),
     ],
     ids=["slow", "large", "names", "doubling", "circle", "wide circle"],

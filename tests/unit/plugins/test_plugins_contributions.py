@@ -110,7 +110,7 @@ def test_a_registry_is_extended_without_changing_it():
     assert list(wider.actions()) == ["find"]
     assert base.names("terminations") == ["a"]
     assert base.actions() == {}
-    with pytest.raises(SetupError, match="plugins 'base' and 'mine' both bring the termination condition 'a'"):
+    with pytest.raises(SetupError, match="plugins 'base' and 'mine' both provide the termination condition 'a'"):
         base.extended([Plugin(name="mine", terminations={"a": min})])
     with pytest.raises(SetupError, match=r"unknown termination condition 'bb'; did you mean 'b'\? \(known: a, b\)"):
         wider.termination("bb")

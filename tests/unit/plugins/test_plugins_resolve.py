@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from steadyhand.errors import SetupError
-from steadyhand.plugins.registry import InstalledPlugins
-from steadyhand.plugins.resolve import ResolvedPlugins, resolve_plugins
+from steadyhand.plugins.registry import InstalledPlugins, Registry
+from steadyhand.plugins.resolve import ResolvedPlugins, installed_plugins, resolve_plugins
 from steadyhand.records.location import Place
 from steadyhand.records.scenario import PluginRef
 
@@ -60,6 +60,28 @@ def test_an_entry_point_has_its_packages_version(tmp_path: Path, packages: Path)
 def test_an_entry_point_may_be_named_as_in_npm(tmp_path: Path, packages: Path):
     resolved = resolve(tmp_path, ref("@acme/plugin-make", config={"v": "3.0"}), live=True)
     assert [(plugin.name, plugin.version) for plugin in resolved.plugins] == [("made", "3.0")]
+
+
+def test_an_installed_factory_that_needs_a_configuration_is_for_those_who_name_it(tmp_path: Path, packages: Path):
+    assert [plugin.name for plugin in installed_plugins(InstalledPlugins())] == ["probe"]
+    with pytest.raises(SetupError, match=r"plugin '@acme/plugin-make': it raised when given its config: .*KeyError"):
+        resolve(tmp_path, ref("@acme/plugin-make"))
+
+
+def test_a_factory_that_is_named_twice_is_one_plugin_made_of_the_later_configuration(tmp_path: Path):
+    (tmp_path / "made.py").write_text(
+        PLUGIN + "from steadyhand.plugin import plugin_factory\n@plugin_factory\n"
+        "def plugin(config):\n    return Plugin(name='made', services={'it': [config['a']]}, models={'m': 'x:y'})\n"
+    )
+    project, scenario = (resolve(tmp_path, ref("./made.py", config={"a": a})).plugins for a in (1, 2))
+    registry = Registry([]).extended(project).extended(scenario)
+    assert registry.part("services", "it") == [2]
+    (tmp_path / "other.py").write_text((tmp_path / "made.py").read_text())
+    other = resolve(tmp_path, ref("./other.py", config={"a": 3})).plugins
+    with pytest.raises(SetupError, match="both bring the model provider 'm'"):
+        registry.extended(other)
+    with pytest.raises(SetupError, match=r"both bring the model provider 'm'"):
+        resolve(tmp_path, ref("./made.py", config={"a": 1}), ref("./made.py", config={"a": 2}))
 
 
 def test_entry_points_are_read_once(tmp_path: Path, packages: Path):
@@ -147,8 +169,8 @@ def test_what_is_not_enabled_is_left_out_unlooked_at(tmp_path: Path):
         (">=1,<2", None),
         ("~=1.4", None),
         ("*", None),
-        ("1.4", "version 1.4 is asked for, and this is 1.4.2"),
-        (">=2", "version >=2 is asked for, and this is 1.4.2"),
+        ("1.4", "version 1.4 is required, found 1.4.2"),
+        (">=2", "version >=2 is required, found 1.4.2"),
         ("^1.0", "is not understood"),
     ],
 )
@@ -163,7 +185,7 @@ def test_versions(tmp_path: Path, wanted: str, complaint: str | None):
 
 def test_a_plugin_without_a_version_cannot_meet_one(tmp_path: Path):
     (tmp_path / "mine.py").write_text(PLUGIN + "plugin = Plugin(name='m')\n")
-    with pytest.raises(SetupError, match="does not say its version"):
+    with pytest.raises(SetupError, match="does not declare one"):
         resolve(tmp_path, ref("mine.py", version="1"))
 
 
@@ -178,7 +200,7 @@ def test_names_of_the_runtimes_own_parts_are_accepted_silently(tmp_path: Path):
 def test_a_plugin_of_the_other_world_is_a_warning_and_in_live_mode_an_error(tmp_path: Path, name: str):
     (warning,) = resolve(tmp_path, ref(name)).warnings
     assert "the agent lacks its actions unless they are mocked" in warning
-    with pytest.raises(SetupError, match="in live mode no mock stands in for it"):
+    with pytest.raises(SetupError, match="in live mode no mock replaces it"):
         resolve(tmp_path, ref(name), live=True)
 
 
@@ -201,5 +223,5 @@ def test_an_unknown_name_says_what_there_is(tmp_path: Path, packages: Path):
 def test_two_plugins_may_not_bring_the_same(tmp_path: Path, point: str, noun: str):
     for name in ("one", "two"):
         (tmp_path / f"{name}.py").write_text(PLUGIN + f"plugin = Plugin(name='same', {point}={{'x': 'a:b'}})\n")
-    with pytest.raises(SetupError, match=rf"'one\.py \(a.yaml:4:3\)' and 'two\.py .* both bring the {noun} 'x'"):
+    with pytest.raises(SetupError, match=rf"'one\.py \(a.yaml:4:3\)' and 'two\.py .* both provide the {noun} 'x'"):
         resolve(tmp_path, ref("one.py"), ref("two.py"))

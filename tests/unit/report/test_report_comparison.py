@@ -53,7 +53,7 @@ def test_what_cannot_be_told_says_what_would():
     found = compare_sides([side(sample("s", 3)), side(sample("s", 2, 1), name="b")])
     shown = " ".join(render_comparison(found, Page(width=200)))
     assert "The data cannot tell whether B is better or worse than A" in shown
-    assert re.search(r"About \d+ trials per scenario and side would tell", shown)
+    assert re.search(r"would take about \d+ trials per scenario and side", shown)
     same = compare_sides([side(sample("s", 3)), side(sample("s", 3), name="b")])
     assert "No difference was seen; more than" in " ".join(render_comparison(same, Page(width=200)))
 

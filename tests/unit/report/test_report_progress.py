@@ -13,14 +13,14 @@ from support.sample_run import BROKEN, HEADER, SAFE, TRIALS, UNSAFE
 
 HELD_UP = RunHealth(
     waits=(
-        CallWait(reason="openai limits the rate (429)", calls=8, left_s=41.3),
+        CallWait(reason="openai is rate limiting us (429)", calls=8, left_s=41.3),
         CallWait(reason="other is down", calls=1, left_s=20.0, down="other"),
         CallWait(reason="short 500", calls=1, left_s=0.2),
     ),
     lag_ms=12.4,
 )
 WORDS = (
-    "waiting 42 s: openai limits the rate (429), 8 calls",
+    "waiting 42 s: openai is rate limiting us (429), 8 calls",
     "other is down, retrying in 20 s, 1 call",
     "lag 12 ms",
 )

@@ -332,7 +332,7 @@ class Unspeakable:
 async def test_a_call_with_what_cannot_be_recorded_is_an_event_and_an_error(tmp_path):
     trial, runtime = TrialStandIn(tmp_path), AgentRuntime(mocks=ListedMocks([LIST]))
     await runtime.open(trial)
-    with pytest.raises(AgentError, match=r"called with what cannot be recorded.*no words"):
+    with pytest.raises(AgentError, match=r"called with values that cannot be recorded.*no words"):
         await runtime.call("github", "listIssues", [Unspeakable()], {})
     (called,) = trial.of(ServiceCalled)
     assert (called.service, called.method) == ("github", "listIssues")

@@ -108,7 +108,7 @@ def test_a_full_disk_is_told_and_what_was_written_stays(tmp_path):
     assert len(messages) == 4
     assert len(set(messages)) == 1
     assert messages[0].startswith(f"the run record {path} cannot be written: ")
-    assert messages[0].endswith("free some space or repair the disk, then resume")
+    assert messages[0].endswith("free some disk space or repair the disk, then resume")
     assert int(flushed) > 10
     found = list(RunReader.open(path).trials())
     assert found == [typical(index) for index in range(int(flushed))]

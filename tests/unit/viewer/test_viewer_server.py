@@ -116,7 +116,7 @@ def test_a_page_from_elsewhere_gets_nothing_even_with_the_cookie(viewing, site):
     for page in PAGES:
         answer = viewing.get(page, Sec_Fetch_Site=site)
         assert answer.status == 403
-        assert "Another page asked for this" in answer.text
+        assert "This request came from another page" in answer.text
 
 
 @pytest.mark.parametrize(

@@ -53,14 +53,14 @@ _BINDINGS = ["JSONRPC", "HTTP+JSON"]
 _SERVED = ("{mocks_url}", "{mcp_url}")
 _SHOWN = 500
 NOT_SEEN = Shows(
-    advice="let it export its tool calls as spans (`traces` of the agent, --otlp-port), or bring it as a `python:` or "
-    "`command:` agent"
+    advice="have it export its tool calls as spans (the agent's `traces` option, --otlp-port), or run it as a "
+    "`python:` or `command:` agent"
 )
 _STATUS_KINDS: Mapping[int, ModelErrorKind] = {401: "auth", 403: "auth", 408: "timeout", 429: "rate_limit"}
 
 
 def shows_of_a2a(options: A2aOptions) -> Shows:
-    """What is seen before the trial: its trace, and services that a header leads it to."""
+    """What can be seen of the agent: its trace, and services whose addresses are in a header."""
     reaches = any(name in value for value in options.headers.values() for name in _SERVED)
     return msgspec.structs.replace(
         NOT_SEEN, services="seen" if reaches else "not_seen", traced=options.traces == "tools"
@@ -68,8 +68,8 @@ def shows_of_a2a(options: A2aOptions) -> Shows:
 
 
 class A2aAgent:
-    """Sends what is new in the exchange and replies with what the agent's task came to. The agent remembers the rest by
-    its context id.
+    """Sends the new messages of the exchange and replies with the result of the agent's task. The agent keeps the rest
+    under its context id.
 
     A task that fails, is cancelled or asks for credentials is an `AgentError`. One that asks for input replies with the
     question, and the next turn answers it. One that is rejected replies with the reason, marked as a refusal.
@@ -80,8 +80,7 @@ class A2aAgent:
     def __init__(
         self, target: str, options: A2aOptions, *, key: str = "", proxy: tuple[str, str] | None = None
     ) -> None:
-        """`proxy` is its URL and the value of `Proxy-Authorization`. Raises `SetupError` for something that is not a
-        URL."""
+        """`proxy` is its URL and the value of `Proxy-Authorization`. Raises `SetupError` for an invalid URL."""
         url, _ = urldefrag(target)
         parts = urlsplit(url)
         self._name: str = f"a2a:{shown_url(target)}"
@@ -106,7 +105,7 @@ class A2aAgent:
         return self._name
 
     async def open(self, trial: TrialContext) -> None:
-        """Read the agent's card, and find out how to talk to it. Raises `AgentError`."""
+        """Read the agent's card, and choose a protocol binding. Raises `AgentError`."""
         keep_quiet("a2a")
         self._trial = trial
         self._reporter = TrajectoryReporter(trial)
@@ -140,7 +139,8 @@ class A2aAgent:
         try:
             response = await self._trial.call(endpoint, request)
         except (asyncio.CancelledError, ModelError):
-            # The agent may go on with it. In a new context its answer cannot be mistaken for the next one.
+            # The agent may continue with this turn. In a new context, its late answer cannot be mistaken for the next
+            # one.
             self._last, self._known = None, 0
             await asyncio.shield(self._give_up(endpoint.so_far))
             raise
@@ -170,13 +170,13 @@ class A2aAgent:
             raise AgentError(f"{self._name}: its agent card cannot be read: {shorten(str(error), _SHOWN)}") from error
 
     def _check_addresses(self, card: AgentCard) -> None:
-        """A key goes to the host that it was meant for, wherever the card says that the agent is."""
+        """A key is sent only to the host that it was meant for, whatever address is on the card."""
         meant = _origin(self._url)
         elsewhere = sorted({each.url for each in card.supported_interfaces if _origin(each.url) != meant})
         if elsewhere and (self._key or self._options.headers):
             raise AgentError(
-                f"{self._name}: its card leads to {', '.join(elsewhere)}, another server, which gets no key or header; "
-                "name that address as the agent, or correct the card"
+                f"{self._name}: its card points to a different server, {', '.join(elsewhere)}, which is sent no key or "
+                "header; use that address for the agent, or fix the card"
             )
 
     def _request(self, turn: Turn) -> SendMessageRequest:
@@ -189,17 +189,17 @@ class A2aAgent:
         return SendMessageRequest(message=message)
 
     def _news(self, turn: Turn) -> str:
-        """What the agent has not been sent yet, as one text."""
+        """Messages that have not been sent yet, as one text."""
         assert self._reporter is not None
         unheard = turn.messages[self._known :]
         if len(unheard) == 1 and unheard[0].role == "user":
             return unheard[0].content
         why = "gives no context id" if self._turns > 1 else "takes one message at a time"
-        self._reporter.note(f"{self._name} {why}; {len(unheard)} messages were sent to it as one text", level="warning")
+        self._reporter.note(f"{self._name} {why}; {len(unheard)} messages were sent as one text", level="warning")
         return "\n\n".join(f"{message.role}: {message.content}" for message in unheard)
 
     async def events(self, request: SendMessageRequest, so_far: TurnSoFar) -> None:
-        """Send the message, and take in what comes back until it is not the agent's turn any more."""
+        """Send the message, and collect events until the agent's turn is over."""
         assert self._client is not None
         context = self._context()
         if self._last is not None and request.message.task_id:
@@ -217,7 +217,7 @@ class A2aAgent:
             so_far.take_task(await self._client.get_task(GetTaskRequest(id=so_far.task_id), context=context))
 
     def _context(self) -> ClientCallContext:
-        """What tells the agent whose request this is, and where its trial's services and traces are."""
+        """Headers that identify the trial and give the addresses of its services and traces."""
         trial = self._trial
         assert trial is not None
         own = {
@@ -235,7 +235,7 @@ class A2aAgent:
         return ClientCallContext(service_parameters=headers)
 
     def _check_state(self, so_far: TurnSoFar) -> None:
-        said = f": {shorten(so_far.text, _SHOWN)}" if so_far.text else ", and it gave no reason"
+        said = f": {shorten(so_far.text, _SHOWN)}" if so_far.text else ", no reason given"
         match so_far.state:
             case TaskState.TASK_STATE_FAILED:
                 raise AgentError(f"{self._name}: its task failed{said}")
@@ -247,11 +247,11 @@ class A2aAgent:
                 pass
 
     async def _keep(self, so_far: TurnSoFar) -> None:
-        """Note what the agent said while it worked, and put files that it hands over into the workspace."""
+        """Note the agent's progress messages, and save the files that it returns in the workspace."""
         assert self._trial is not None
         assert self._reporter is not None
         for said in so_far.progress:
-            self._reporter.note(f"{self._name} said while it worked: {said}")
+            self._reporter.note(f"{self._name} reported while working: {said}")
         if so_far.state == TaskState.TASK_STATE_REJECTED:
             self._reporter.note(f"{self._name} rejected the task")
         for name, content in so_far.files.items():
@@ -259,13 +259,13 @@ class A2aAgent:
             try:
                 await self._trial.environment.write(path, content)
             except WorkspaceError as error:
-                raise AgentError(f"{self._name}: it handed over a file that cannot be kept: {error}") from error
-            self._reporter.note(f"{self._name} handed over the file {name} ({len(content)} bytes)")
+                raise AgentError(f"{self._name}: a file it returned cannot be saved: {error}") from error
+            self._reporter.note(f"{self._name} returned the file {name} ({len(content)} bytes)")
         if so_far.files and not self._trial.scenario.setup.virtual_fs:
             self.shows = msgspec.structs.replace(self.shows, files="self_reported")
 
     async def _give_up(self, so_far: TurnSoFar) -> None:
-        """Ask the agent to stop. Whether it does is its own affair."""
+        """Ask the agent to stop. It may not comply."""
         if self._client is None or not so_far.task_id or so_far.over:
             return
         with contextlib.suppress(A2AError, httpx.HTTPError, TimeoutError, ValueError):
@@ -278,7 +278,7 @@ class A2aAgent:
 
 
 class _Endpoint:
-    """A `ChatModel` for one turn: it is asked once, because the agent may have acted on it."""
+    """A `ChatModel` for one turn. It is called only once, because the agent may have acted on the request."""
 
     def __init__(self, agent: A2aAgent, request: SendMessageRequest, limit_s: float | None) -> None:
         self._agent = agent
@@ -332,11 +332,11 @@ class _Endpoint:
         )
 
     async def close(self) -> None:
-        """The connection is the agent's."""
+        """The agent owns the connection."""
 
 
 def _model_error(name: str, error: Exception) -> ModelError:
-    """By what lies beneath: the SDK has one error for all of it."""
+    """Classified by the underlying exception, because the SDK has a single error type."""
     cause = error.__cause__ if isinstance(error.__cause__, httpx.HTTPError | ValueError) else error
     said = next(iter(str(error).splitlines()), "") or type(error).__name__
     message = f"{name}: {shorten(said, _SHOWN)}"
@@ -369,7 +369,7 @@ class _Bounded(httpx.AsyncByteStream):
         async for piece in self._stream:
             taken += len(piece)
             if taken > LARGEST_ANSWER:
-                raise httpx.ReadError(f"the answer has more than {LARGEST_ANSWER // 2**20} MiB")
+                raise httpx.ReadError(f"the answer is larger than {LARGEST_ANSWER // 2**20} MiB")
             yield piece
 
     async def aclose(self) -> None:

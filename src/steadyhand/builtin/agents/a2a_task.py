@@ -1,4 +1,4 @@
-"""What the answer of an A2A agent adds up to: state, text with the times of its pieces, and files handed over."""
+"""Combines the events of an A2A agent's answer: state, text with the times of its chunks, and returned files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FINAL = frozenset(
         TaskState.TASK_STATE_AUTH_REQUIRED,
     }
 )
-"""States in which it is not the agent's turn any more."""
+"""States in which the agent's turn is over."""
 
 
 def state_name(state: int) -> str:
@@ -27,16 +27,16 @@ def state_name(state: int) -> str:
 
 
 class TurnSoFar:
-    """The events of one turn, added up. Text counts from the moment it came."""
+    """The combined events of one turn. Text is timed by its arrival."""
 
     def __init__(self) -> None:
         self.state: int | None = None
         self.task_id: str = ""
         self.context_id: str = ""
         self.progress: list[str] = []
-        """What the agent said while it worked; not part of its reply."""
+        """The agent's progress messages; not part of its reply."""
         self.pieces: list[tuple[float, int]] = []
-        """When how much text of the answer came."""
+        """Arrival times and amounts of text of the answer."""
         self._said: str = ""
         self._artifacts: dict[str, list[Part]] = {}
         self._before: frozenset[str] = frozenset()
@@ -47,7 +47,7 @@ class TurnSoFar:
 
     @property
     def text(self) -> str:
-        """What the agent says, then the text of what it hands over."""
+        """What the agent says, then the text of its artifacts."""
         handed = [text_of(parts, between="") for parts in self._artifacts.values()]
         return "\n".join(text for text in (self._said, *handed) if text)
 
@@ -79,13 +79,13 @@ class TurnSoFar:
             self.pieces.append((now, grown))
 
     def take_message(self, message: Message) -> None:
-        """A message alone is a whole answer."""
+        """A message without a task is a complete answer."""
         self.state = TaskState.TASK_STATE_COMPLETED
         self.context_id = message.context_id or self.context_id
         self._said = text_of(message.parts)
 
     def take_task(self, task: Task) -> None:
-        """The task as it stands: what it has from earlier turns is not of this one."""
+        """The current task: what it has from earlier turns does not belong to this one."""
         self.task_id, self.context_id = task.id, task.context_id
         for artifact in task.artifacts:
             self._take_artifact(artifact, append=False)
@@ -117,8 +117,8 @@ class TurnSoFar:
 
 
 def text_of(parts: Iterable[Part], *, between: str = "\n") -> str:
-    """Text as it is, data as JSON, a link as its address; files are handed over by name. The parts of an artifact may
-    be pieces of one text, with nothing between them."""
+    """Text unchanged, data as JSON, a link as its address; files are returned by name. The parts of an artifact may be
+    chunks of one text, so nothing is inserted between them."""
     found: list[str] = []
     for part in parts:
         if part.filename and not part.HasField("url"):

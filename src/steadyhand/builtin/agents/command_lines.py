@@ -86,7 +86,7 @@ def read_line_of(raw: bytes) -> OutputLine:
         return _decoder.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise AgentError(
-            f"it wrote {shown(raw)} to stdout ({error}); expected {_EXPECTED}, and everything else on stderr"
+            f"it wrote {shown(raw)} to stdout ({error}); expected {_EXPECTED}; write everything else to stderr"
         ) from error
 
 
@@ -99,5 +99,5 @@ def is_report(raw: bytes) -> bool:
 
 
 def shown(raw: bytes) -> str:
-    """A line as messages quote it."""
+    """A line as quoted in messages."""
     return repr(shorten(raw.decode("utf-8", "replace"), _SHOWN))

@@ -35,9 +35,9 @@ _COPIED = (
     "name", "username", "system", "bio", "messageExamples", "postExamples", "topics", "adjectives", "knowledge",
     "plugins", "settings", "style", "templates",
 )  # fmt: skip
-"""What makes an agent; the rest of what the server tells of one is its own."""
+"""The fields that define an agent; the server's other fields are its own."""
 _COPY = "57ead9a9-"
-"""How the ids of our copies begin: they have the name of the agent that they are copies of."""
+"""The prefix of the ids of our copies, which have the same name as the original agent."""
 
 
 def report_run(events: Sequence[dict[str, Any]], reporter: TrajectoryReporter, *, started_ms: float) -> None:
@@ -79,7 +79,7 @@ def report_run(events: Sequence[dict[str, Any]], reporter: TrajectoryReporter, *
                 pass
     for name, start in begun:
         reporter.action(name, {}, status="error", at_ms=at_ms(start))
-        reporter.observation(name, "it began and did not end", at_ms=at_ms(start))
+        reporter.observation(name, "it started but did not finish", at_ms=at_ms(start))
     if models:
         reporter.note(f"model calls inside ElizaOS, as it reports them: {', '.join(models)}")
 
@@ -119,15 +119,15 @@ def _time(event: dict[str, Any]) -> float | None:
 
 
 class ElizaosOptions(TimedOptions):
-    """With `settings`, each trial has an agent of its own: a copy of the one on the server, with these settings over
-    its own. `{name}` in them stands for an address of the trial. `settle_s` is how long it is given to connect to what
-    they name: a server calls an agent active before that is done."""
+    """With `settings`, each trial has its own agent: a copy of the one on the server, with these settings merged in.
+    `{name}` in them is replaced by an address of the trial. `settle_s` is how long to wait for the copy to connect,
+    because the server reports an agent as active before that is done."""
 
     settings: dict[str, Any] = {}
     settle_s: float = Field(default=5.0, ge=0)
 
     def filled(self, addresses: Addresses) -> dict[str, Any]:
-        """Raises `SetupError` for an address that there is not."""
+        """Raises `SetupError` for an unknown address."""
         return cast("dict[str, Any]", _filled(self.settings, addresses.names, "agent elizaos: settings"))
 
 
@@ -145,7 +145,7 @@ def _filled(value: Any, names: Mapping[str, str], where: str) -> Any:
 
 
 def _merged(below: Any, above: Any) -> Any:
-    """`above` over `below`, objects key by key."""
+    """`above` merged over `below`, objects key by key."""
     if not isinstance(below, dict) or not isinstance(above, dict):
         return above
     under, over = cast("dict[str, Any]", below), cast("dict[str, Any]", above)
@@ -153,7 +153,7 @@ def _merged(below: Any, above: Any) -> Any:
 
 
 _ADVICE = (
-    "an ElizaOS server does not reach the trial by itself: give its agent the services at {mcp_url} in "
+    "an ElizaOS server cannot reach the trial on its own: give its agent the services at {mcp_url} in "
     "[agents.elizaos.settings], check the actions that call or write them (`trajectory_contains_action`), or look at "
     "them in a `code` step"
 )
@@ -163,9 +163,9 @@ class ElizaosAgent:
     """`elizaos:URL`, or `elizaos:URL#NAME` on a server with several agents. Each trial has its own session.
 
     The server remembers the conversation, so only new messages are sent. What the agent did is read from its run after
-    each turn; this does not count as the agent's time. The server does not tell with which arguments actions were
-    taken. Options: `timeout_s`, the time limit of a turn if the scenario sets none; `settings`, for a copy of the agent
-    that is made for each trial.
+    each turn; this does not count as the agent's time. The server does not report the arguments of actions. Options:
+    `timeout_s`, the time limit of a turn if the scenario sets none; `settings`, for a copy of the agent that is made
+    for each trial.
     """
 
     uses_plugins: bool = False
@@ -243,7 +243,7 @@ class ElizaosAgent:
         except TimeoutError:
             raise AgentError(f"{self._name}: no reply within {limit_s:g} s") from None
         except asyncio.CancelledError:
-            # The server goes on with this turn. In a new session its reply cannot be mistaken for the next one.
+            # The server continues with this turn. In a new session, its late reply cannot be mistaken for the next one.
             self._session, self._known = None, 0
             raise
         self._known = len(turn.messages) + 1
@@ -267,7 +267,7 @@ class ElizaosAgent:
         self._known = 0
 
     async def _own_agent(self, trial: TrialContext) -> str:
-        """A copy of the agent, whose settings lead to this trial."""
+        """A copy of the agent whose settings point to this trial."""
         known = await self._api.character(self._agent_id)
         character = {key: known[key] for key in _COPIED if known.get(key) is not None}
         character["settings"] = _merged(known.get("settings") or {}, self._options.filled(trial.addresses))
@@ -298,7 +298,7 @@ class ElizaosAgent:
         if len(fitting) == 1:
             return fitting[0]
         names = ", ".join(sorted(str(agent.get("name")) for agent in agents)) or "none"
-        what = f"no agent {self._wanted!r}" if not fitting else f"{len(fitting)} agents that fit"
+        what = f"no agent {self._wanted!r}" if not fitting else f"{len(fitting)} matching agents"
         raise AgentError(f"{self._name}: the server has {what} (its agents: {names}); name one as elizaos:URL#NAME")
 
     def _news(self, turn: Turn) -> str:
@@ -309,14 +309,14 @@ class ElizaosAgent:
             return unheard[0].content
         assert self._reporter is not None
         self._reporter.note(
-            f"ElizaOS takes one message of the user at a time; {len(unheard)} messages were sent to it as one text",
+            f"ElizaOS accepts one user message at a time; {len(unheard)} messages were sent as one text",
             level="warning",
         )
         return "\n\n".join(_written(message) for message in unheard)
 
     async def _read_run(self, turn: Turn, response: dict[str, Any], began_ms: float) -> None:
-        """Report what the agent did. Even a silent turn has a run, so a missing or empty one raises `AgentError`:
-        checks on the actions would have nothing to go by."""
+        """Report what the agent did. Even a turn without actions has a run, so a missing or empty one raises
+        `AgentError`: the actions would be unknown."""
         assert self._trial is not None
         assert self._reporter is not None
         thought = response.get("thought")
@@ -354,7 +354,7 @@ class ElizaosAgent:
 
 
 def _said(response: Mapping[str, Any]) -> str:
-    """What it said first, and what its last action said after that: the server hands on no more."""
+    """What it said first, and what its last action said after that: the server passes on nothing else."""
     later = response.get("actionCallbacks")
     parts = [response, *([cast("Mapping[str, Any]", later)] if isinstance(later, Mapping) else [])]
     texts = [str(part.get("text") or "").strip() for part in parts]

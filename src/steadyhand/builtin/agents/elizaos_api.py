@@ -45,7 +45,7 @@ class ElizaosApi:
         return _list(await self._data("GET", "/api/agents"), "agents")
 
     async def character(self, agent_id: str) -> dict[str, Any]:
-        """The agent as it was defined. Its secrets are encrypted, and may be handed back like that."""
+        """The agent's definition. Its secrets are encrypted, and can be sent back like that."""
         return await self._data("GET", f"/api/agents/{quote(agent_id)}")
 
     async def add_agent(self, character: Mapping[str, Any]) -> str:
@@ -68,7 +68,7 @@ class ElizaosApi:
         path = f"/api/messaging/sessions/{quote(session_id)}/messages"
         answer = await self._ask("POST", path, {"content": content, "transport": "http"})
         if answer.get("success") is False:
-            raise AgentError(f"{self._base_url}{path}: {_error(answer) or 'no success, and no reason given'}")
+            raise AgentError(f"{self._base_url}{path}: {_error(answer) or 'the request failed without a reason'}")
         return _mapping(answer.get("agentResponse"))
 
     async def close_session(self, session_id: str) -> None:

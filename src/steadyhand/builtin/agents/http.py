@@ -1,4 +1,4 @@
-"""The `http` agent: an agent of somebody's behind a chat endpoint, OpenAI-compatible or as configured."""
+"""The `http` agent: an agent behind a chat endpoint, OpenAI-compatible or as configured."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from urllib.parse import quote
 import msgspec
 from pydantic import Field
 
-from steadyhand.builtin.agents.message_list import Taken, tool_calls
+from steadyhand.builtin.agents.message_list import AgentStep, tool_calls
 from steadyhand.builtin.agents.options import TracedOptions, filled_addresses, reached_through, shown_url
 from steadyhand.builtin.agents.trajectory import TrajectoryReporter, latest_user_text
 from steadyhand.errors import AgentError, ModelError
@@ -22,11 +22,11 @@ from steadyhand.records.chat import ChatRequest, ChatResponse
 
 Method = Literal["POST", "PUT", "PATCH", "GET", "DELETE"]
 VALUES: dict[str, Any] = dict.fromkeys(("message", "messages", "session", "trial", "turn", "seed"))
-"""What templates may name beside the addresses of the trial."""
+"""The placeholders in templates, besides the addresses of the trial."""
 NOT_SEEN = Shows(
-    advice="let it export its tool calls as spans (`traces` of the agent, --otlp-port), give the path to them in its "
-    "answer (`tool_calls`), give it {mocks_url} or {mcp_url} in a header or the body, or bring it as a `python:` or "
-    "`command:` agent"
+    advice="have it export its tool calls as spans (the agent's `traces` option, --otlp-port), give the path to them "
+    "in its answer (`tool_calls`), give it {mocks_url} or {mcp_url} in a header or the body, or run it as a "
+    "`python:` or `command:` agent"
 )
 
 
@@ -39,8 +39,8 @@ class SessionCall(Options):
 
 
 class HttpAgentOptions(TracedOptions):
-    """`api_key_env` names the variable that holds the agent's key. With `reply`, the endpoint is as configured here and
-    not OpenAI's: `reply`, `tool_calls` and `session` are paths in its answer, such as `data.0.text`."""
+    """`api_key_env` names the variable that holds the agent's key. With `reply`, the endpoint is custom, as configured
+    here: `reply`, `tool_calls` and `session` are paths in its answer, such as `data.0.text`."""
 
     api_key_env: str | None = Field(default=None, min_length=1)
     headers: dict[str, str] = {}
@@ -54,7 +54,7 @@ class HttpAgentOptions(TracedOptions):
 
     @property
     def shows(self) -> Shows:
-        """What is seen of the agent: by its trace, in its answers, and of services that a header leads it to."""
+        """What can be seen of the agent: from its trace, its answers, and services whose addresses are in a header."""
         begun = None if self.start is None else self.start.body
         led = reached_through([*self.headers.values(), str(self.body), str(begun)])
         served = "actions" in led and not self.tool_calls
@@ -112,7 +112,7 @@ class HttpAgent:
         return await trial.call(self._client, request)
 
     def headers(self, trial: TrialContext, turn: int) -> dict[str, str]:
-        """What tells the agent whose request this is, and where its trial's services and traces are."""
+        """Headers that identify the trial and give the addresses of its services and traces."""
         own = {
             name: filled_addresses(value, trial.addresses.names, f"{self._name}: headers.{name}")
             for name, value in self._options.headers.items()
@@ -132,7 +132,7 @@ class HttpAgent:
 
 
 class _AskedOnce:
-    """Retry only if the agent cannot have started: it may have acted before it failed."""
+    """Retry only if the agent cannot have started: otherwise it may have acted before it failed."""
 
     def __init__(self, client: ChatModel, name: str) -> None:
         self._client = client
@@ -155,7 +155,7 @@ class _AskedOnce:
 
 
 class AgentEndpoint(Protocol):
-    """A `ChatModel` that asks by a template: `wire.values` go into it, and `wire.answer` is what came back."""
+    """A `ChatModel` that fills in a template: `wire.values` are its values, and `wire.answer` is the answer."""
 
     wire: Any
 
@@ -168,7 +168,7 @@ class AgentEndpoint(Protocol):
 
 
 class TemplateAgent(HttpAgent):
-    """An agent whose requests and answers are as the configuration says. A session of its own is begun and ended."""
+    """An agent with a custom endpoint, as configured. Its session is started and ended with the trial."""
 
     def __init__(
         self,
@@ -242,10 +242,10 @@ class TemplateAgent(HttpAgent):
         except LookupError as error:
             raise AgentError(f"{self._name}: option session: {error}") from error
         if not isinstance(found, str | int):
-            raise AgentError(f"{self._name}: option session leads to a {type(found).__name__}, not to a text")
+            raise AgentError(f"{self._name}: option session points to a {type(found).__name__}; expected text")
         self.session = str(found)
 
-    def _taken(self, answer: Any, path: str) -> list[Taken]:
+    def _taken(self, answer: Any, path: str) -> list[AgentStep]:
         """An answer without tool calls may leave them out, at the end of the path only."""
         try:
             found = self._at_path(answer, path)
@@ -262,12 +262,12 @@ class TemplateAgent(HttpAgent):
             calls = tool_calls(found)
         except AgentError as error:
             raise AgentError(f"{self._name}: {error}") from error
-        steps: list[Taken] = []
+        steps: list[AgentStep] = []
         for number, (call, entry) in enumerate(zip(calls, cast("list[Any]", found or ()), strict=True), start=1):
             call_id = call.id or f"call {number}"
             failed = bool(entry.get("error")) or entry.get("status") in ("error", "failed")
             steps.append(msgspec.structs.replace(call, id=call_id, failed=failed))
             result = next((entry[name] for name in ("result", "output", "error") if entry.get(name) is not None), None)
             if result is not None:
-                steps.append(Taken(kind="result", id=call_id, name=call.name, content=result, failed=failed))
+                steps.append(AgentStep(kind="result", id=call_id, name=call.name, content=result, failed=failed))
         return steps

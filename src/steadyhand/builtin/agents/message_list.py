@@ -1,7 +1,7 @@
-"""Lists of messages, as chat APIs and frameworks keep them, read into the steps of one turn.
+"""Reads lists of messages, in the formats of chat APIs and frameworks, into the steps of one turn.
 
-Known are messages by role (OpenAI's chat completions, Anthropic's), LangChain's by `type`, and the items of OpenAI's
-Responses. Objects are read by their fields.
+Supported formats: messages by role (OpenAI's chat completions, Anthropic's), LangChain's by `type`, and the items of
+OpenAI's Responses. Objects are read by their fields.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NO_STEP = ("mcp_list_tools", "mcp_approval_request", "mcp_approval_response", "
 _FAILED = ("error", "failed", "incomplete")
 
 
-class Taken(Record):
+class AgentStep(Record):
     """A step that the agent took: a thought, a tool call, or what came back from the call with the same `id`."""
 
     kind: Literal["thought", "call", "result"]
@@ -36,7 +36,7 @@ class Taken(Record):
 
 
 def with_fields(value: Any) -> Mapping[str, Any] | None:
-    """A dict, or an object with fields as one; None for anything else."""
+    """A dict, or an object's fields as a dict; None for anything else."""
     if isinstance(value, Mapping):
         return cast("Mapping[str, Any]", value)
     dump = getattr(value, "model_dump", None)
@@ -45,8 +45,8 @@ def with_fields(value: Any) -> Mapping[str, Any] | None:
     return None
 
 
-def tool_calls(given: object) -> tuple[Taken, ...]:
-    """The `tool_calls` of a reply. Raises `AgentError` for what cannot be read."""
+def tool_calls(given: object) -> tuple[AgentStep, ...]:
+    """The `tool_calls` of a reply. Raises `AgentError` if they cannot be read."""
     if given is None:
         return ()
     if isinstance(given, str | bytes) or not isinstance(given, Sequence):
@@ -55,7 +55,7 @@ def tool_calls(given: object) -> tuple[Taken, ...]:
     return tuple(_call(call, f"entry {number} of its `tool_calls`") for number, call in enumerate(calls, start=1))
 
 
-def _call(call: object, where: str) -> Taken:
+def _call(call: object, where: str) -> AgentStep:
     if isinstance(call, ToolCall):
         arguments = call.arguments if call.raw is None else call.raw
         call = {"id": call.id, "name": call.name, "arguments": arguments}
@@ -74,7 +74,7 @@ def _call(call: object, where: str) -> Taken:
         params = _params(arguments)
     except ValueError as error:
         raise AgentError(f"{where} ({name}) has {error}") from error
-    return Taken(kind="call", id=_text_of(entry.get("id")), name=name, params=params)
+    return AgentStep(kind="call", id=_text_of(entry.get("id")), name=name, params=params)
 
 
 def _params(arguments: Any) -> dict[str, Any]:
@@ -92,18 +92,18 @@ def _params(arguments: Any) -> dict[str, Any]:
 
 
 class TurnMessages:
-    """The steps of a turn as they are read, the text of its last assistant message, and what is no step."""
+    """The steps of a turn, the text of its last assistant message, and notes on everything else."""
 
     def __init__(self) -> None:
-        self.steps: list[Taken] = []
+        self.steps: list[AgentStep] = []
         self.notes: list[str] = []
         self.text: str | None = None
         self.last: str | None = None
-        self._calls: dict[str, Taken] = {}
+        self._calls: dict[str, AgentStep] = {}
 
     def thought(self, text: str, *, agent: str | None = None) -> None:
         if text.strip():
-            self.steps.append(Taken(kind="thought", content=text, agent=agent))
+            self.steps.append(AgentStep(kind="thought", content=text, agent=agent))
 
     def call(self, name: str, arguments: Any, *, id: str | None, agent: str | None = None) -> None:  # noqa: A002 - its name everywhere
         """A call whose arguments cannot be read was refused by the framework: an action that failed."""
@@ -111,17 +111,17 @@ class TurnMessages:
             params, failed = _params(arguments), False
         except ValueError:
             params, failed = {"unreadable_arguments": str(arguments)}, True
-        self._add(Taken(kind="call", id=id or "", name=name, params=params, failed=failed, agent=agent))
+        self._add(AgentStep(kind="call", id=id or "", name=name, params=params, failed=failed, agent=agent))
 
     def result(self, id: str | None, content: Any, *, failed: bool = False, name: str | None = None) -> None:  # noqa: A002 - its name everywhere
-        """Raises `AgentError` for a result of a call that is nowhere: its arguments would be missing."""
+        """Raises `AgentError` for the result of an unknown call: its arguments would be missing."""
         call = self._calls.get(id or "") or next((each for each in reversed(self.steps) if each.name == name), None)
         if call is None:
             raise AgentError(f"it returned the result of a tool call ({name or id}) without the call itself")
         if not any(step is call for step in self.steps):
             self.steps.append(call)  # asked for in an earlier turn, and made in this one
         self.steps.append(
-            Taken(kind="result", id=call.id, name=call.name, content=content, failed=failed, agent=call.agent)
+            AgentStep(kind="result", id=call.id, name=call.name, content=content, failed=failed, agent=call.agent)
         )
 
     def message(self, message: Mapping[str, Any], where: str) -> None:
@@ -140,7 +140,7 @@ class TurnMessages:
                 if part.get("type") == "tool_result":
                     self.result(part.get("tool_use_id"), part.get("content"), failed=part.get("is_error") is True)
         elif role != "system":
-            raise AgentError(f"{where} has the role {role!r}, which is not known")
+            raise AgentError(f"{where} has the unknown role {role!r}")
 
     def _assistant(self, message: Mapping[str, Any], where: str) -> None:
         agent = message.get("name") if isinstance(message.get("name"), str) else None
@@ -161,9 +161,9 @@ class TurnMessages:
             elif kind == "refusal":
                 said.append(_text_of(part.get("refusal")))
             else:
-                self.notes.append(f"{where} holds a part of the type {kind!r}, which was not read")
+                self.notes.append(f"{where} has a part of the unknown type {kind!r}, which was ignored")
         for call in tool_calls(message.get("tool_calls")):
-            self._add(Taken(kind="call", id=call.id, name=call.name, params=call.params, agent=agent))
+            self._add(AgentStep(kind="call", id=call.id, name=call.name, params=call.params, agent=agent))
         if message.get("function_call"):
             self._add(_call(message["function_call"], f"the function_call of {where}"))
         for call in message.get("invalid_tool_calls") or ():
@@ -171,7 +171,7 @@ class TurnMessages:
         self.text = "".join(said) or _text_of(message.get("refusal"))
 
     def item(self, item: Mapping[str, Any], where: str, *, agent: str | None = None) -> None:
-        """An item of OpenAI's Responses. Raises `AgentError` for a type that is not known."""
+        """An item of OpenAI's Responses. Raises `AgentError` for an unknown type."""
         kind = item.get("type")
         number = _text_of(item.get("call_id") or item.get("id"))
         if kind in ("function_call", "custom_tool_call", "mcp_call"):
@@ -192,25 +192,25 @@ class TurnMessages:
             self.notes.append(f"{where} is a {kind}, which is not an action")
         else:
             keys = ", ".join(sorted(map(str, item))) or "none"
-            what = "has no role" if kind is None else f"is of the type {kind!r}, which is not known"
+            what = "has no role" if kind is None else f"has the unknown type {kind!r}"
             raise AgentError(f"{where} {what} (its keys: {keys})")
 
     def earlier(self, other: TurnMessages) -> None:
         """Calls of earlier turns, whose results may come in this one."""
         self._calls.update(other._calls)
 
-    def _add(self, call: Taken) -> None:
+    def _add(self, call: AgentStep) -> None:
         self.steps.append(call)
         if call.id:
             self._calls[call.id] = call
 
 
 def turn_messages(messages: Sequence[object], turn: Turn) -> TurnMessages:
-    """What the messages tell of this turn: those after the user's message that the turn is about.
+    """The steps of this turn, from the messages after the user message that the turn answers.
 
-    A list without that message is all of this turn: an agent that keeps to the new ones, or words the question its own
-    way. Then an agent that also remembers is taken to have done everything again; better that than to miss something.
-    Raises `AgentError` for what cannot be read, also in what came before.
+    If the list does not contain that message, all of it counts: the agent may return only new messages, or rephrase the
+    question. If it returns old messages too, their actions count again; that is better than missing something. Raises
+    `AgentError` for anything that cannot be read, including earlier messages.
     """
     read: list[Mapping[str, Any]] = []
     for number, message in enumerate(messages, start=1):
@@ -228,10 +228,10 @@ def turn_messages(messages: Sequence[object], turn: Turn) -> TurnMessages:
 
 
 def _begin(messages: Sequence[Mapping[str, Any]], turn: Turn) -> int:
-    """How many messages came before the answer to this turn.
+    """The number of messages before the answer to this turn.
 
-    The user may have said the same before, and an agent may say it again to itself: the one meant is as many-eth as in
-    the exchange.
+    The user may have sent the same text before, and an agent may repeat it, so its Nth occurrence in the exchange is
+    matched with the Nth one in the list.
     """
     said = [message.content.strip() for message in turn.messages if message.role == "user"]
     if not said:

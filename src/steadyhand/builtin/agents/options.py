@@ -33,14 +33,14 @@ _LEADS_TO: Mapping[str, tuple[Visible, ...]] = {
 
 
 class TimedOptions(Options):
-    """`timeout_s` is the time for a turn where the scenario sets none."""
+    """`timeout_s` is the time limit for a turn if the scenario sets none."""
 
     timeout_s: float = Field(default=DEFAULT_LIMIT_S, gt=0)
 
 
 class TracedOptions(TimedOptions):
-    """`traces` says that the agent exports spans to us: `spans`, some of what it does, or `tools`, every tool call, so
-    that what is not in its trace was not done."""
+    """`traces` declares that the agent exports spans: `spans` covers some of what it does, `tools` every tool call, so
+    that a missing span means that the tool was not called."""
 
     traces: Literal["spans", "tools"] | None = None
 
@@ -53,10 +53,9 @@ class A2aOptions(TracedOptions):
 
 
 class ProgramOptions(TracedOptions):
-    """Of an agent that is a program: `env` are variables for it, in which `{name}` stands for an address of the trial.
-
-    Which addresses there are depends on the run: `openai_base_url`, for one, only where a model is named. `workspace`
-    and `database_url` are always there; without a database the latter is empty.
+    """For an agent that is a program: `env` are its environment variables, in which `{name}` is replaced by an address
+    of the trial. The available addresses depend on the run: `openai_base_url`, for example, needs a model. `workspace`
+    and `database_url` are always available; without a database, the latter is empty.
     """
 
     env: dict[str, str] = {}
@@ -65,7 +64,7 @@ class ProgramOptions(TracedOptions):
 def program_variables(
     addresses: Addresses, env: Mapping[str, str], *, wanted_by: str, own: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """What a program's environment says of its trial. Raises `SetupError` for an address that there is not.
+    """The environment variables for a program. Raises `SetupError` for an unknown address.
 
     `own` are the addresses that are not the gateway's, as in `trial_places`; without them, they are left empty.
     """
@@ -92,7 +91,7 @@ async def workspace_of(trial: TrialContext, wanted: str) -> Path:
 
 
 def filled_addresses(value: str, names: Mapping[str, str], where: str) -> str:
-    """The text with addresses for its `{name}`. Raises `SetupError` for one that there is not."""
+    """The text with each `{name}` replaced by its address. Raises `SetupError` for an unknown one."""
 
     def found(match: re.Match[str]) -> str:
         name = match[1]
@@ -101,13 +100,13 @@ def filled_addresses(value: str, names: Mapping[str, str], where: str) -> str:
         known = ", ".join(f"{{{each}}}" for each in names) or "none"
         hints = [hint for key, hint in _MISSING.items() if name.startswith(key)]
         hint = f"; {hints[0]}" if hints else ""
-        raise SetupError(f"{where}: there is no address {{{name}}} in this run (there is: {known}){hint}")
+        raise SetupError(f"{where}: unknown address {{{name}}} (available in this run: {known}){hint}")
 
     return _ADDRESS.sub(found, value)
 
 
 def reached_through(templates: Iterable[str]) -> frozenset[Visible]:
-    """What an agent is led to by the addresses of the trial in these texts. Actions: the tools that we serve."""
+    """What can be seen of an agent that is given the addresses in these texts. Actions: the tools that we serve."""
     named = {name for text in templates for name in _ADDRESS.findall(text)}
     return frozenset(what for name in named for what in _LEADS_TO.get(name, ()))
 
@@ -121,5 +120,5 @@ def limit_of(turn: Turn, limit_s: float) -> float | None:
 
 
 def shown_url(url: str) -> str:
-    """The URL without its query, which may hold a key."""
+    """The URL without its query, which may contain a key."""
     return re.sub(r"\?[^#]*", "", url)

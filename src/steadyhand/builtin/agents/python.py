@@ -101,12 +101,12 @@ _ADVICE = (
     "return what the agent's framework returns, with its tool calls; or take `action`, `get_service` or `workspace` as "
     "a parameter; or map {mocks_url}, {mcp_url}, {workspace} or {database_url} in [agents.python.env]"
 )
-_TOLD_IN_PART = "in some turns it returned no more than a text, which does not say what it did; return the whole result"
+_TOLD_IN_PART = "in some turns it returned only text, which does not show what it did; return the whole result"
 
 
 class PythonSight:
-    """What is seen of a `python:` agent: what it can report and reach by its parameters (`names`) and its `env`, and
-    what it returns if that tells what it did."""
+    """What can be seen of a `python:` agent: what it can report and reach through its parameters (`names`) and its
+    `env`, and what it returns, if that includes its actions."""
 
     def __init__(self, settings: AgentSettings, options: PythonOptions, names: frozenset[str]) -> None:
         reached = {what for name in names for what in REACHES.get(name, ())}
@@ -126,7 +126,7 @@ class PythonSight:
         self._told: list[bool] = []
 
     def ended(self, *, told: bool) -> None:
-        """A turn has ended, and what was returned `told` what the agent did in it, or was only a reply."""
+        """A turn has ended; `told` is whether the returned value included the agent's actions, or was only a reply."""
         self._told.append(told)
 
     @property
@@ -139,7 +139,7 @@ class PythonSight:
 
 
 class PythonAgent:
-    """Calls the object that `package.module:name` names, with the arguments that its parameters ask for.
+    """Calls the object named by `package.module:name`, with arguments by parameter name.
 
     Options: `timeout_s`, the time limit of a turn if the scenario sets none; `block_limit_s`, how long a coroutine may
     block the event loop.
@@ -164,7 +164,7 @@ class PythonAgent:
         self._shape: AgentCalls = shape_of(self._target.found, f"agent {self._name}")
         self._sight: PythonSight = PythonSight(settings, options, self._shape.names)
         self.told: bool = False
-        """Whether what it returned last tells what it did."""
+        """Whether the last returned value included its actions."""
         self._instance: Any = None
         self._trial: TrialContext | None = None
         self._reporter: TrajectoryReporter | None = None
@@ -178,7 +178,7 @@ class PythonAgent:
 
     @property
     def names(self) -> frozenset[str]:
-        """What it asks for."""
+        """Its parameters."""
         return self._shape.names
 
     @property

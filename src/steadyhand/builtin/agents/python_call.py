@@ -28,7 +28,7 @@ BLOCK_LIMIT_S = 5.0
 
 
 class FunctionThread:
-    """A plain function in its own daemon thread, so that one that never returns holds up neither the trial nor the
+    """Runs a plain function in its own daemon thread, so that one that never returns blocks neither the trial nor the
     exit.
 
     The threads of a pool are joined when the program ends.
@@ -213,7 +213,7 @@ class Bridge:
 
 
 class _Blocking:
-    """Stands in for an object, with its coroutine methods as blocking ones."""
+    """A proxy for an object whose coroutine methods become blocking ones."""
 
     def __init__(self, target: Any, bridge: Bridge) -> None:
         self._target = target
@@ -246,8 +246,8 @@ REACHES: Mapping[str, frozenset[Visible]] = {
     "trial": frozenset({"actions", "services", "files", "database"}),
     "workspace": frozenset({"files"}),
 }
-"""What an agent can report or reach with a parameter. One that has none of them knows nothing of its trial, and its
-silence proves nothing."""
+"""What an agent can report or reach through a parameter. An agent without any of them has no connection to its trial,
+so the absence of actions proves nothing."""
 OF_A_TURN = ("message", "input", "text", "messages", "turn", "deadline", "remaining", *OF_THE_TRIAL)
 
 
@@ -280,8 +280,7 @@ def wanted_by(function: Callable[..., Any], *, offered: tuple[str, ...], where: 
             (positional if parameter.kind is parameter.POSITIONAL_ONLY else named).append(parameter.name)
         elif parameter.default is parameter.empty:
             raise SetupError(
-                f"{where}: unknown required parameter {parameter.name!r}; "
-                f"an agent's parameters can be: {', '.join(offered)}"
+                f"{where}: unknown required parameter {parameter.name!r}; supported parameters: {', '.join(offered)}"
             )
     return Wanted(positional=tuple(positional), named=tuple(named))
 
@@ -344,7 +343,7 @@ class Offer:
         found = self._trial.addresses.names.get(name)
         if found is None:
             hint = "pip install 'steadyhand[mcp]'" if name == "mcp_url" else "the agent runs without a gateway here"
-            raise AgentError(f"it asks for `{name}`, and this trial has no such address: {hint}")
+            raise AgentError(f"it asks for `{name}`, but this trial has no such address: {hint}")
         return found
 
     def _of_turn(self, name: str, turn: Turn) -> Any:
@@ -396,7 +395,7 @@ class Offer:
     def get_service(self, name: str) -> Any:
         services = self._trial.services
         if services is None:
-            raise RuntimeError(f"this trial has no services, so there is no {name!r}: the scenario sets no mocks")
+            raise RuntimeError(f"no service {name!r}: this trial has no services, because the scenario sets no mocks")
         service = services.get_service(name)
         return self._bridge.blocking(service) if self._in_thread else service
 
@@ -411,7 +410,7 @@ class Offer:
 
     def _post(self, function: Callable[[], None], what: str) -> None:
         def late() -> None:
-            self._reporter.note(f"the agent reported {what} after its turn, so it does not count", level="warning")
+            self._reporter.note(f"the agent reported {what} after its turn had ended; it was ignored", level="warning")
 
         if self._in_thread:
             self._bridge.post(function, late=late)

@@ -1,7 +1,7 @@
 """The process that a `python:` agent runs in. Started by `python_process`, never imported for its effects.
 
-The agent itself is `PythonAgent`, the same class as without a child process. It is given a stand-in for its trial,
-which forwards every call to the real one.
+The agent itself is `PythonAgent`, the same class as without a child process. It is given a proxy of its trial, which
+forwards every call to the real one.
 """
 
 from __future__ import annotations
@@ -257,7 +257,8 @@ class _Began:
         sys.path[:] = self._path
 
     def left_behind(self) -> bool:
-        """Whether something of the trial still runs, or the process can no longer print. It is not reused then."""
+        """Whether something from the trial is still running, or the process can no longer print. If so, it is not
+        reused."""
         pooled: Mapping[Any, Any] = getattr(executors, "_threads_queues", {})  # idle executor threads are harmless
         others = [each for each in threading.enumerate() if each not in self._threads and each not in pooled]
         for each in others:  # one that has just handed over its result needs a moment to end
@@ -279,7 +280,7 @@ class _Began:
 
 
 def _settings() -> tuple[Any, ...]:
-    """What a trial could leave that would hit the next: a timer about to go off, a limit, a handler, a trace."""
+    """State that a trial could leave behind for the next one: a pending timer, a limit, a handler, a trace function."""
     mask = os.umask(0o077)
     os.umask(mask)
     return (
@@ -413,7 +414,7 @@ def main(fd: int) -> None:
     close_to_others(keep=os.environ)  # the block holds no more than an interpreter needs
     faulthandler.enable(all_threads=False)
     connection = socket.socket(fileno=fd)
-    os.register_at_fork(after_in_child=connection.close)  # a copy of us must not speak for us
+    os.register_at_fork(after_in_child=connection.close)  # a forked copy must not use our connection
     os.environ.update(receive_variables(connection))
     try:
         asyncio.run(_live(connection))

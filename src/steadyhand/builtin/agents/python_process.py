@@ -68,7 +68,7 @@ class Spec(Record):
     model: Any = None
 
     def addresses(self) -> Addresses:
-        """New ones. Raises `SetupError` when `env` asks for one that there is not."""
+        """New addresses. Raises `SetupError` if `env` names an unknown one."""
         gateway: ReusableAddresses | None = self.gateway
         return Addresses() if gateway is None else gateway.reusable(self.model)
 
@@ -110,13 +110,13 @@ class Child:
         self.requests: TrialRequests | None = None
         self.loaded: bool = False
         self.names: frozenset[str] = frozenset()
-        """What the agent asks for; known once it is loaded."""
+        """The agent's parameters; known once it is loaded."""
         self._addresses: Addresses = spec.addresses()
         variables = {**os.environ, **spec.variables, **spec.addressed(self._addresses)}
         try:
             self._process: ChildProcess = ChildProcess(_MAIN, variables, mark=mark)
         except OSError as error:
-            raise SetupError(f"agent python:{spec.target}: no process can be started for it: {error}") from error
+            raise SetupError(f"agent python:{spec.target}: cannot start its process: {error}") from error
         self._socket = self._process.connection
         self.output: Output = self._process.output
         self.channel: Channel = Channel(self._socket, serve=self._serve, hear=self._hear, lost=lambda _: None)

@@ -39,7 +39,7 @@ class RemoteModel:
         attempt = response.attempt
         stamps = (attempt.started_ms, attempt.sent_ms, attempt.first_token_ms, attempt.last_byte_ms)
         if not all(asked_ms - 1 <= stamp <= answered_ms + 1 for stamp in stamps if stamp is not None):
-            raise AgentError("the times it gave for its reply lie outside its turn")
+            raise AgentError("the times it gave for its reply are outside its turn")
         return response
 
     async def close(self) -> None:

@@ -67,7 +67,7 @@ def _imported(place: str, folder: Path, where: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name and (place == error.name or place.startswith(error.name + ".")):
             raise SetupError(
-                f"{where}: there is no module {place!r}; install its package, or name a file beside the scenario as "
+                f"{where}: no module named {place!r}; install its package, or give a file next to the scenario as "
                 "python:./file.py:name"
             ) from error
         raise SetupError(f"{where}: {fault(error)}") from error
@@ -79,8 +79,8 @@ def _imported(place: str, folder: Path, where: str) -> ModuleType:
     file = getattr(module, "__file__", None)
     if (folder / top).is_dir() and file and not Path(file).resolve().is_relative_to(folder.resolve()):
         raise SetupError(
-            f"{where}: {place!r} is already loaded from {file}, and {folder} has one too; "
-            "rename one of them, or name the file as python:./file.py:name"
+            f"{where}: {place!r} is already loaded from {file}, and {folder} has one as well; "
+            "rename one of them, or give the file as python:./file.py:name"
         )
     return module
 

@@ -1,7 +1,7 @@
-"""What a `python:` agent returned, as its reply and the steps it took on the way.
+"""Reads the return value of a `python:` agent into its reply and the steps it took.
 
-Frameworks are recognised by the shape of their results, so that none of them is imported here. Whatever cannot be read
-is an error that names it: it may be what the agent did.
+Frameworks are recognised by the shape of their results, so that none of them is imported here. Anything that cannot be
+read is an error that names it, because it may be something the agent did.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import msgspec
 
-from steadyhand.builtin.agents.message_list import Taken, TurnMessages, tool_calls, turn_messages, with_fields
+from steadyhand.builtin.agents.message_list import AgentStep, TurnMessages, tool_calls, turn_messages, with_fields
 from steadyhand.errors import AgentError
 from steadyhand.ports.agent import Reply, Turn
 from steadyhand.records.base import Record
@@ -24,15 +24,18 @@ _ACCEPTED = (
     "Pydantic AI, LangGraph or OpenAI Agents"
 )
 _KNOWN = ("text", "content", "role", "tool_calls", "name", "id", "refusal", "metadata")
-_WAITS = "it did not finish its turn: it waits for a person ({}); answer in the agent, or let it go on by itself"
+_WAITS = (
+    "it did not finish its turn: it is waiting for a person ({}); answer inside the agent, or let it "
+    "continue unattended"
+)
 
 
 class Returned(Record):
-    """`steps` are in order. `notes` tell what was there and is no step. What `tells` has a place for tool calls, so
-    that none in it means that none was made; a mere reply does not."""
+    """`steps` are in order. `notes` describe everything that is not a step. `tells` is whether the value has a place
+    for tool calls, so that their absence means that none were made; a plain reply does not."""
 
     reply: Reply
-    steps: tuple[Taken, ...] = ()
+    steps: tuple[AgentStep, ...] = ()
     notes: tuple[str, ...] = ()
     tells: bool = False
 
@@ -102,14 +105,14 @@ def _from_mapping(value: Mapping[object, object], turn: Turn) -> Returned:
 
 
 def _from_state(value: Mapping[object, object], messages: Sequence[object], turn: Turn) -> Returned:
-    """LangGraph's message state: what else the graph keeps is its own, and is mentioned."""
+    """LangGraph's message state. Other keys are ignored, with a note."""
     if value.get("__interrupt__"):
         raise AgentError(_WAITS.format("the graph was interrupted"))
     found = _from_messages(messages, turn)
     rest = sorted(str(key) for key, held in value.items() if key != "messages" and held not in (None, "", [], {}))
     if not rest:
         return found
-    note = f"the state that the agent returned also holds {', '.join(rest)}; only its messages were read"
+    note = f"the state that the agent returned also has {', '.join(rest)}; only its messages were read"
     return msgspec.structs.replace(found, notes=(*found.notes, note))
 
 
@@ -124,7 +127,7 @@ def _from_messages(messages: Sequence[object], turn: Turn) -> Returned:
 def _from_openai_agents(value: Any) -> Returned:
     """A run result of the OpenAI Agents SDK: its items are those of this run only."""
     if getattr(value, "is_complete", True) is False:
-        raise AgentError("it returned a streamed run that has not ended; read its events to the end first")
+        raise AgentError("it returned a streamed run that has not finished; read all of its events first")
     if getattr(value, "interruptions", None):
         raise AgentError(_WAITS.format("a tool call needs approval"))
     if value.final_output is None:
@@ -178,11 +181,11 @@ def _part(part: Any, found: TurnMessages, agent: str | None) -> None:
         found.result(part.tool_call_id, part.content, failed=ended != "success", name=part.tool_name)
     elif kind == "retry-prompt":
         if part.tool_name is None:
-            found.notes.append("the framework asked the model to answer again")
+            found.notes.append("the framework asked the model to try again")
         else:
             found.result(part.tool_call_id, part.content, failed=True, name=part.tool_name)
     else:
-        found.notes.append(f"the run result holds a part of the kind {kind}, which is not an action")
+        found.notes.append(f"the run result has a part of the kind {kind}, which is not an action")
 
 
 def _output(value: Any) -> str:

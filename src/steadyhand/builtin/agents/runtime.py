@@ -163,7 +163,7 @@ class RuntimeAgent:
         else:
             wrong = tool.complaint(call.arguments)
         if tool is None or wrong is not None:
-            self._emit(Noted(at_ms=self._now(), message=f"tool call {call.name!r} not carried out: {wrong}"))
+            self._emit(Noted(at_ms=self._now(), message=f"tool call {call.name!r} not executed: {wrong}"))
             return f"Error: {wrong}"
         return await self._act(tool, call.arguments)
 

@@ -1,6 +1,6 @@
 """The trial's trace as the current context of OpenTelemetry, around a turn of an agent in our process.
 
-Nothing is done where OpenTelemetry is not installed.
+Does nothing if OpenTelemetry is not installed.
 """
 
 from __future__ import annotations
@@ -47,5 +47,5 @@ async def flush_spans() -> None:
         return
     flush = getattr(trace.get_tracer_provider(), "force_flush", None)
     if callable(flush):
-        with contextlib.suppress(Exception):  # the trace is then incomplete, and that is found out where it is read
+        with contextlib.suppress(Exception):  # the trace is then incomplete, which is detected when it is read
             await asyncio.to_thread(flush, _FLUSH_MS)

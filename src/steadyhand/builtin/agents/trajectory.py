@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from steadyhand.builtin.agents.message_list import Taken
+from steadyhand.builtin.agents.message_list import AgentStep
 from steadyhand.plugins.plugin import AgentSettings
 from steadyhand.ports.agent import Shows, TrialContext, Turn
 from steadyhand.records.base import plain_object
@@ -26,7 +26,7 @@ database."""
 
 
 def shows_of_program(settings: AgentSettings, shows: Shows = REPORTS_ITSELF) -> Shows:
-    """What is seen of such an agent as it is run here: its model calls too, where they go through the gateway."""
+    """What can be seen of such an agent in this run, including its model calls if they go through the gateway."""
     relays = settings.gateway is not None and settings.model is not None
     shows = msgspec.structs.replace(shows, model_calls="seen") if relays else shows
     traced = settings.gateway is not None and settings.options.get("traces") == "tools"
@@ -41,8 +41,8 @@ class TrajectoryReporter:
         self._actions: int = 0
         self._last: dict[str, str] = {}
 
-    def taken(self, steps: Sequence[Taken]) -> None:
-        """Steps that were reported together, when all of them were over."""
+    def taken(self, steps: Sequence[AgentStep]) -> None:
+        """Steps that were reported together, after all of them had ended."""
         failed = {step.id for step in steps if step.kind == "result" and step.failed and step.id}
         actions: dict[str, str] = {}
         for step in steps:
@@ -92,7 +92,7 @@ class TrajectoryReporter:
         action_id: str | None = None,
         agent: str | None = None,
     ) -> None:
-        """What came back from an action: the last one of this name, unless `action_id` says which."""
+        """The result of an action: the last one with this name, unless `action_id` is given."""
         at_ms = self._trial.elapsed_ms() if at_ms is None else round(at_ms, 3)
         kept, cut = kept_part(content)
         action_id = self._last.get(name, "") if action_id is None else action_id

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, TypedDict
 
 from pydantic import AfterValidator, Field
 
-from steadyhand.builtin.environments.files import LeadsOut, LocalLimits, split_path
+from steadyhand.builtin.environments.files import LocalLimits, OutsideWorkspace, split_path
 from steadyhand.builtin.environments.process import BoundedOutput
 from steadyhand.children.daemons import COMMAND_MARK
 from steadyhand.errors import SetupError, WorkspaceError
@@ -40,11 +40,15 @@ def command_line(command: str | Sequence[str], env: Mapping[str, str], mark: str
     """
     words = [command] if isinstance(command, str) else list(command)
     if not words:
-        raise WorkspaceError("there is no command to run: the list of arguments is empty")
+        raise WorkspaceError("no command to run: the argument list is empty")
     if any("\0" in text for text in (*words, *env, *env.values())):
-        raise WorkspaceError("could not run the command: it, or a variable given to it, has a NUL character")
+        raise WorkspaceError(
+            "could not run the command: it, or one of its environment variables, contains a NUL character"
+        )
     if any(not name or "=" in name for name in env):
-        raise WorkspaceError("could not run the command: a variable given to it has no name, or one with `=` in it")
+        raise WorkspaceError(
+            "could not run the command: one of its environment variables has an empty name, or a name that contains `=`"
+        )
     run = ["bash", "-c", command] if isinstance(command, str) else ["bash", "-c", 'exec "$@"', "bash", *words]
     variables = [f"{name}={value}" for name, value in {**env, COMMAND_MARK: mark}.items()]
     started = shlex.join(["env", *variables, *run])
@@ -121,13 +125,13 @@ def read_setup(settings: EnvironmentSettings) -> E2BSetup:
     except ImportError as error:
         raise SetupError(
             f"the e2b environment needs the package e2b ({error}): pip install 'steadyhand[e2b]', "
-            "or choose another with --environment local"
+            "or use --environment local"
         ) from error
     key = settings.variables.get(_KEY, "").strip()
     if not key:
         raise SetupError(
             f"the e2b environment needs a key: set {_KEY} in the environment or the --env-file (keys: "
-            "https://e2b.dev/dashboard), or choose another environment with --environment local"
+            "https://e2b.dev/dashboard), or use --environment local"
         )
     return E2BSetup(
         options=read_options(E2BOptions, settings.options, "environment e2b"),
@@ -181,7 +185,7 @@ class E2BEnvironment:
             raise WorkspaceError("an e2b environment is set up once, before anything else")
         places = [self._place(file.path) for file in files]
         options = self._options
-        with _told("make a sandbox"):
+        with _told("create a sandbox"):
             self._box = await AsyncSandbox.create(
                 template=options.template,
                 timeout=options.timeout_s,
@@ -189,7 +193,7 @@ class E2BEnvironment:
                 allow_internet_access=options.internet,
                 **self._setup.connection(),
             )
-        with _told("make the workspace"):
+        with _told("create the workspace"):
             await self._box.files.make_dir(options.workspace)
         for place, file in zip(places, files, strict=True):
             with _told(f"write {file.path!r}"):
@@ -266,7 +270,7 @@ class E2BEnvironment:
             return None
         try:
             parts = split_path(path, self._root)
-        except LeadsOut:
+        except OutsideWorkspace:
             return None
         found = await self._locate("/".join(parts))
         if found is None:
@@ -360,7 +364,7 @@ class E2BEnvironment:
     def _place(self, path: str) -> str:
         try:
             return "/".join([self._options.workspace, *split_path(path, self._root)])
-        except LeadsOut as error:
+        except OutsideWorkspace as error:
             raise WorkspaceError(f"could not write {path!r}: it does not name a file inside the workspace") from error
 
 

@@ -19,7 +19,7 @@ _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _MAX_LINKS = 40
 
 
-class LeadsOut(Exception):
+class OutsideWorkspace(Exception):
     """The path, or a link on it, names a place outside the workspace."""
 
 
@@ -27,7 +27,7 @@ def split_path(path: str, root: Path) -> list[str]:
     """The components of `path` below the workspace: `out.txt`, `./out.txt` and `/out.txt` are the same.
 
     A path that spells out the workspace's own place on the host, as a command's `pwd` does, is understood too.
-    Raises `LeadsOut` when `..` climbs out, when nothing is left, or when it cannot be a file name.
+    Raises `OutsideWorkspace` when `..` climbs out, when nothing is left, or when it cannot be a file name.
     """
     own = f"{root}/"
     path = path.removeprefix(own)
@@ -40,16 +40,16 @@ def split_path(path: str, root: Path) -> list[str]:
         elif parts:
             parts.pop()
         else:
-            raise LeadsOut(path)
+            raise OutsideWorkspace(path)
     if not parts or "\0" in path:
-        raise LeadsOut(path)
+        raise OutsideWorkspace(path)
     return parts
 
 
 def open_inside(root: Path, parts: Sequence[str], flags: int, *, make_folders: bool = False) -> int:
     """Open the regular file at `parts` and return its descriptor.
 
-    Raises `LeadsOut` when a link leads out, and `OSError` as `os.open` does. What is not a regular file raises
+    Raises `OutsideWorkspace` when a link leads out, and `OSError` as `os.open` does. What is not a regular file raises
     `IsADirectoryError` or, for pipes, sockets and devices, `OSError` with `EINVAL`.
     """
     walk = _Walk(root, parts, make_folders=make_folders)
@@ -105,7 +105,7 @@ class _Walk:
 
     def _climb(self) -> None:
         if len(self._folders) == 1:
-            raise LeadsOut("..")
+            raise OutsideWorkspace("..")
         os.close(self._folders.pop())
 
     def _follow(self, name: str) -> bool:
@@ -116,11 +116,11 @@ class _Walk:
             return False
         self._links += 1
         if self._links > _MAX_LINKS:
-            raise LeadsOut(name)
+            raise OutsideWorkspace(name)
         if target.startswith("/"):
             own = f"{self._root}/"
             if not f"{target}/".startswith(own):
-                raise LeadsOut(target)
+                raise OutsideWorkspace(target)
             target = target[len(own) :]
             while len(self._folders) > 1:
                 self._climb()
@@ -191,7 +191,7 @@ def _content(root: Path, path: str, size: int) -> bytes | None:
     """The first `size` bytes, which is everything unless the file is growing; None if it cannot be read."""
     try:
         descriptor = open_inside(root, path.split("/"), os.O_RDONLY)
-    except (OSError, LeadsOut):
+    except (OSError, OutsideWorkspace):
         return None
     with os.fdopen(descriptor, "rb") as file:
         try:

@@ -23,8 +23,8 @@ from pydantic import Field
 from steadyhand.builtin.environments.cleanup import owner_file, remove_workspace, scratch_folder
 from steadyhand.builtin.environments.files import (
     MIB,
-    LeadsOut,
     LocalLimits,
+    OutsideWorkspace,
     capture_files,
     open_inside,
     regular_files,
@@ -86,13 +86,16 @@ class LocalEnvironment:
             options = read_options(LocalEnvironmentOptions, settings.options, "environment local")
             self._confinement = _confinement(self._workspace, options) if options.sandbox else None
         self._handed_out: bool = False
-        self._handing_over: asyncio.Lock = asyncio.Lock()
         self._foreign: bool = True
         """Whether something in the workspace may not belong to the user that confined commands run as."""
 
     @property
     def name(self) -> str:
         return "local"
+
+    @cached_property
+    def _handing_over(self) -> asyncio.Lock:
+        return asyncio.Lock()
 
     @cached_property
     def _workspace(self) -> Path:
@@ -140,10 +143,12 @@ class LocalEnvironment:
         env = {**self._exported, **(env or {})}
         argv = [_shell(), "-c", command] if isinstance(command, str) else list(command)
         if not argv:
-            raise WorkspaceError("there is no command to run: the list of arguments is empty")
+            raise WorkspaceError("no command to run: the argument list is empty")
         # Some event loops cut the text at the NUL instead of refusing it, and so run a different command.
         if any("\0" in text for text in (*argv, *env, *env.values())):
-            raise WorkspaceError(f"could not run {_shown(command)}: it, or a variable given to it, has a NUL character")
+            raise WorkspaceError(
+                f"could not run {_shown(command)}: it, or one of its environment variables, contains a NUL character"
+            )
         self._make()
         self._commands += 1
         mark = f"{self._workspace.name}.{self._commands}"
@@ -203,7 +208,7 @@ class LocalEnvironment:
     def _read(self, path: str) -> bytes | None:
         try:
             descriptor = open_inside(self._workspace, split_path(path, self._workspace), os.O_RDONLY)
-        except LeadsOut:
+        except OutsideWorkspace:
             return None
         except OSError as error:
             if error.errno in (errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE, errno.EIO):
@@ -227,7 +232,7 @@ class LocalEnvironment:
             with os.fdopen(descriptor, "wb") as file:
                 file.truncate(0)
                 file.write(content)
-        except LeadsOut as error:
+        except OutsideWorkspace as error:
             raise WorkspaceError(f"could not write {path!r}: it does not name a file inside the workspace") from error
         except OSError as error:
             raise WorkspaceError(f"could not write {path!r} in the workspace: {error.strerror}") from error
@@ -266,7 +271,7 @@ class LocalEnvironment:
             self._workspace.mkdir(mode=0o700, exist_ok=True)
             scratch_folder(self._workspace).mkdir(mode=0o700, exist_ok=True)
         except OSError as error:
-            raise WorkspaceError(f"could not make the workspace {self._workspace}: {error.strerror}") from error
+            raise WorkspaceError(f"could not create the workspace {self._workspace}: {error.strerror}") from error
 
 
 def _confinement(workspace: Path, options: LocalEnvironmentOptions) -> Confinement:

@@ -74,8 +74,8 @@ class Command(Record):
     pass_fds: tuple[int, ...] = ()
 
 
-async def run_command(command: Command, kill_strays: Callable[[int], None]) -> CommandResult:
-    """Run it and leave nothing behind: its process group is killed, then `kill_strays(pid)` is called in a thread.
+async def run_command(command: Command, kill_daemons: Callable[[int], None]) -> CommandResult:
+    """Run it and leave nothing behind: its process group is killed, then `kill_daemons(pid)` is called in a thread.
 
     A program that cannot be started gives the exit code a shell would: 127 if it does not exist, 126 if it is not
     executable. Raises `OSError` or `ValueError` if the system refuses for another reason.
@@ -99,7 +99,7 @@ async def run_command(command: Command, kill_strays: Callable[[int], None]) -> C
         timed_out = not await watch.ended_within(command.timeout_s)
     finally:
         kill_group(pid)
-        await _uninterrupted(_clear_up(transport, watch, kill_strays))
+        await _uninterrupted(_clear_up(transport, watch, kill_daemons))
     ended = watch.ended_at or time.perf_counter()
     return CommandResult(
         exit_code=_exit_code(transport.get_returncode()),
@@ -141,10 +141,10 @@ def _feed(transport: asyncio.SubprocessTransport, stdin: bytes | None) -> None:
     pipe.write_eof()
 
 
-async def _clear_up(transport: asyncio.SubprocessTransport, watch: _Watch, kill_strays: Callable[[int], None]) -> None:
+async def _clear_up(transport: asyncio.SubprocessTransport, watch: _Watch, kill_daemons: Callable[[int], None]) -> None:
     """Read what is left in the pipes, but do not wait for a stray process that keeps them open."""
     try:
-        await asyncio.to_thread(kill_strays, transport.get_pid())
+        await asyncio.to_thread(kill_daemons, transport.get_pid())
         await watch.ended_within(_DEATH_S)
         await watch.drained_within(_DRAIN_S)
     finally:

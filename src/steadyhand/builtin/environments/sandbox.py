@@ -65,7 +65,7 @@ _FREE_USERS = range(0x70000000, 0x7FF00000)  # neither people, services nor cont
 _COUNTS_PER_NAMESPACE = (5, 14)  # the Linux release from which processes are counted in each user namespace
 _INSTALL = "install it (Debian, Ubuntu: apt install bubblewrap; Fedora: dnf install bubblewrap)"
 _REFUSED = (
-    "in a container, allow it to make namespaces (Docker: --privileged, or run as an ordinary user with a seccomp "
+    "in a container, allow it to create namespaces (Docker: --privileged, or run as an ordinary user with a seccomp "
     "profile that permits it); on Ubuntu 24.04 and later, add an AppArmor profile for bwrap or set sysctl "
     "kernel.apparmor_restrict_unprivileged_userns=0"
 )
@@ -166,7 +166,7 @@ def sandbox_available(search: str | None = None) -> str | None:
     if not sys.platform.startswith("linux"):
         return "the sandbox needs Linux, because it uses bubblewrap; use the e2b environment instead"
     if program is None:
-        return f"the sandbox needs bubblewrap, and there is no program `bwrap` on the PATH; {_INSTALL}"
+        return f"the sandbox needs bubblewrap, but `bwrap` is not on the PATH; {_INSTALL}"
     for name in ("prlimit", "setpriv"):
         if shutil.which(name, path=_TOOLS) is None:
             return f"the sandbox needs the program `{name}`; install util-linux"
@@ -191,7 +191,7 @@ def _refusal(program: str) -> str | None:
     if tried.returncode == 0:
         return None
     said = tried.stderr.decode("utf-8", "replace").strip() or f"exit code {tried.returncode}"
-    return f"the sandbox cannot be used: bubblewrap is refused by this system ({said}); {_REFUSED}"
+    return f"the sandbox cannot be used: this system does not permit bubblewrap ({said}); {_REFUSED}"
 
 
 def bubblewrap(search: str | None = None) -> str | None:
@@ -335,7 +335,9 @@ def _counts_per_namespace() -> bool:
     return False
 
 
-async def run_confined(command: Command, confinement: Confinement, kill_strays: Callable[[int], None]) -> CommandResult:
+async def run_confined(
+    command: Command, confinement: Confinement, kill_daemons: Callable[[int], None]
+) -> CommandResult:
     """As `run_command`. Raises `WorkspaceError` when the sandbox could not be set up: the command has not run then.
 
     Bubblewrap reports the command's end on a pipe of its own, which nothing inside can reach; the exit code and the
@@ -344,7 +346,7 @@ async def run_confined(command: Command, confinement: Confinement, kill_strays: 
     with lending(confinement.user) as lent:
         argv = confinement.argv(command.argv, lent)
         confined = msgspec.structs.replace(command, argv=argv, pass_fds=lent.passed)
-        result = await run_command(confined, kill_strays)
+        result = await run_command(confined, kill_daemons)
         os.set_blocking(lent.report, False)
         if not result.timed_out and b'"exit-code"' not in _said(lent.report):
             reason = result.stderr.strip() or f"bubblewrap ended with exit code {result.exit_code}"

@@ -52,14 +52,18 @@ class TrajectoryContainsActionParams(EvaluationParams):
     params: dict[str, Any] = Field(default_factory=dict, description="Parameters it must have, matched as a subset")
     status: Status = Field(default="any", description="How the action must have ended")
     min_count: CountFromZero | None = Field(
-        default=None, description="Fewest times. Default: 1, or 0 with `max_count: 0`"
+        default=None, description="Minimum number of times. Default: 1, or 0 with `max_count: 0`"
     )
-    max_count: CountFromZero | None = Field(default=None, description="Most times; 0 asks that it never happened")
+    max_count: CountFromZero | None = Field(
+        default=None, description="Maximum number of times; 0 means that it must never happen"
+    )
     within_ms: PositiveMilliseconds | None = Field(
-        default=None, description="Latest start after the beginning of the step, in milliseconds"
+        default=None, description="Latest start, in milliseconds from the beginning of the step"
     )
-    before: ActionName | None = Field(default=None, description="Action that it must come before")
-    agent: AgentName | None = Field(default=None, description="Which of several agents the action must be of")
+    before: ActionName | None = Field(default=None, description="Action that it must precede")
+    agent: AgentName | None = Field(
+        default=None, description="Agent that must have taken the action, if there are several"
+    )
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
@@ -67,7 +71,7 @@ class TrajectoryContainsActionParams(EvaluationParams):
         if self.before is not None and self.least == 0:
             raise ValueError("`before` needs an action that must happen; set `min_count` to 1 or more, or leave it out")
         if self.before is not None and plain_name(self.before) == plain_name(self.action):
-            raise ValueError(f"`before` names the action itself ({self.before}); no action comes before itself")
+            raise ValueError(f"`before` names the action itself ({self.before}); an action cannot precede itself")
         return self
 
     @property
@@ -126,18 +130,22 @@ class TrajectoryContainsAction:
 class ServiceCalledParams(EvaluationParams):
     """Names are compared ignoring case, `_` and `-`. `max_count: 0` alone asks that it was never called."""
 
-    service: ServiceName | None = Field(default=None, description="Name of the service; without it, any")
-    method: ServiceName | None = Field(default=None, description="Name of the method; without it, any")
+    service: ServiceName | None = Field(default=None, description="Name of the service. Default: any")
+    method: ServiceName | None = Field(default=None, description="Name of the method. Default: any")
     min_count: CountFromZero | None = Field(
-        default=None, description="Fewest calls. Default: 1, or 0 with `max_count: 0`"
+        default=None, description="Minimum number of calls. Default: 1, or 0 with `max_count: 0`"
     )
-    max_count: CountFromZero | None = Field(default=None, description="Most calls; 0 asks that there was none")
+    max_count: CountFromZero | None = Field(
+        default=None, description="Maximum number of calls; 0 means that there must be none"
+    )
     args: list[Any] | None = Field(default=None, description="Positional arguments it must have been called with")
     input: dict[str, Any] | None = Field(
         default=None, description="Named parameters it must have been called with, matched as a subset"
     )
     status: Status = Field(default="any", description="How the call must have ended")
-    agent: AgentName | None = Field(default=None, description="Which of several agents the call must be of")
+    agent: AgentName | None = Field(
+        default=None, description="Agent that must have made the call, if there are several"
+    )
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
@@ -223,7 +231,7 @@ def _unsigned(params: TrajectoryContainsActionParams, actions: list[TrajectorySt
     ]
     if not unsigned:
         return None
-    return f"it is not known which agent did this {_times(len(unsigned))}: neither the agent nor its trace says so"
+    return f"it is unknown which agent did this {_times(len(unsigned))}: neither the agent nor its trace says so"
 
 
 async def _unseen(
@@ -354,7 +362,7 @@ def _unsigned_calls(params: ServiceCalledParams, unsigned: list[ServiceCalled], 
     if not doubtful:
         return None
     return (
-        f"it is not known which agent called it {_times(len(doubtful))}: that takes a trace with the agents' names and "
+        f"it is unknown which agent called it {_times(len(doubtful))}: this needs a trace with the agents' names and "
         "the times of their tool calls"
     )
 

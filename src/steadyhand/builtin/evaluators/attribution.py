@@ -40,8 +40,8 @@ def unknown_agents(named: Iterable[str | None], result: ExecutionResult) -> str 
     missing = [name for name in dict.fromkeys(named) if name is not None and plain_name(name) not in known]
     if not missing:
         return None
-    others = f"the agents that were: {', '.join(seen)}" if seen else "no agent is named in what was seen"
-    return f"no agent called {missing[0]} was seen here ({others}), so its silence proves nothing"
+    others = f"agents seen: {', '.join(seen)}" if seen else "no agents were named"
+    return f"no agent called {missing[0]} was seen here ({others}), so the absence of actions proves nothing"
 
 
 async def unserved(names: Iterable[str], actions: Sequence[TrajectoryStep], context: EvaluationContext) -> str | None:
@@ -60,8 +60,8 @@ async def unserved(names: Iterable[str], actions: Sequence[TrajectoryStep], cont
     if not missing:
         return None
     return (
-        f"{missing[0]} is not a tool that is served to the agent (these are: {', '.join(sorted(served)) or 'none'}), "
-        "and tools of its own are not seen; mock it, or let the agent export spans of its tools"
+        f"{missing[0]} is not one of the tools served to the agent (served: {', '.join(sorted(served)) or 'none'}), "
+        "and the agent's own tools cannot be seen; mock it, or have the agent export spans of its tool calls"
     )
 
 
@@ -69,7 +69,7 @@ def unseen_arguments(alike: Iterable[TrajectoryStep], context: EvaluationContext
     """Why an action that is `alike` but for its parameters proves nothing: we are not told them. None if we are."""
     if context.shows.arguments or all(step.params for step in alike):
         return None
-    return "it is not known with which parameters: the agent's server does not tell them"
+    return "its parameters are unknown: the agent's server does not report them"
 
 
 def caller_of(call: ServiceCalled, actions: Sequence[TrajectoryStep]) -> str | None:

@@ -33,16 +33,16 @@ class ConversationLengthParams(EvaluationParams):
     min_turns: CountFromZero | None = Field(default=None, description="Fewest turns")
     max_turns: CountFromZero | None = Field(default=None, description="Most turns")
     optimal_turns: CountFromZero | None = Field(
-        default=None, description="Number of turns to aim for; reported, and never fails"
+        default=None, description="Target number of turns; reported only, never a failure"
     )
     target_range: Annotated[list[CountFromZero], Field(min_length=2, max_length=2)] | None = Field(
-        default=None, description="Fewest and most turns, as [fewest, most]"
+        default=None, description="Minimum and maximum number of turns, as [min, max]"
     )
 
     @model_validator(mode="after")
     def _bounded(self) -> Self:
         if not self.min_turns and self.max_turns is None and not self.target_range:
-            optimal = "; optimal_turns is reported and never fails" if self.optimal_turns is not None else ""
+            optimal = "; optimal_turns is only reported" if self.optimal_turns is not None else ""
             raise ValueError(f"set max_turns, target_range or a min_turns above 0{optimal}")
         if self.target_range and self.target_range[0] > self.target_range[1]:
             raise ValueError(f"target_range starts at {self.target_range[0]}, above its end {self.target_range[1]}")
@@ -96,7 +96,7 @@ class ConversationLength:
 
 class ConversationFlowParams(EvaluationParams):
     required_patterns: list[FlowPattern] = Field(min_length=1, description="What the conversation must show")
-    flow_quality_threshold: PositiveShare = Field(default=0.7, description="Share of the patterns that must be there")
+    flow_quality_threshold: PositiveShare = Field(default=0.7, description="Share of the patterns that must be present")
 
 
 class ConversationFlow:
@@ -273,7 +273,7 @@ _RULES: dict[FlowPattern, Callable[[Turns], str | None]] = {
 
 class ContextRetentionParams(EvaluationParams):
     test_memory_of: list[Text] = Field(min_length=1, description="What the agent must remember")
-    retention_turns: int = Field(default=3, ge=1, description="For how many turns after it came up")
+    retention_turns: int = Field(default=3, ge=1, description="Number of turns for which it must be remembered")
     memory_accuracy_threshold: PositiveShare = Field(
         default=0.8, description="Share of the questions to the judge that must be answered yes"
     )

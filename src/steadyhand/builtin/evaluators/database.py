@@ -31,17 +31,15 @@ def _asks_something(query: str) -> str:
 class DatabaseQueryParams(EvaluationParams):
     """Give at least one expectation; with several, all must hold."""
 
-    query: Annotated[str, AfterValidator(_asks_something)] = Field(
-        description="SQL query that is run when the step has ended"
-    )
-    expected_rows: list[dict[str, Any]] | list[list[Any]] | None = Field(
-        default=None, description="The rows it must give"
-    )
+    query: Annotated[str, AfterValidator(_asks_something)] = Field(description="SQL query to run after the step")
+    expected_rows: list[dict[str, Any]] | list[list[Any]] | None = Field(default=None, description="Expected rows")
     ordered: bool = Field(default=False, description="Whether the order of the rows matters")
     row_count: int | None = Field(default=None, ge=0, description="Exact number of rows")
     min_rows: int | None = Field(default=None, ge=0, description="Fewest rows")
     max_rows: int | None = Field(default=None, ge=0, description="Most rows")
-    expected_value: Any = Field(default=None, description="The only value of the only row")
+    expected_value: Any = Field(
+        default=None, description="Expected value, for a query that returns one row with one column"
+    )
     timeout_ms: int = Field(default=10_000, gt=0, description="Time limit for the query, in milliseconds")
 
     @property

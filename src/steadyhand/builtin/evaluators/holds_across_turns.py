@@ -43,9 +43,11 @@ class HoldsAcrossTurnsParams(EvaluationParams):
     criterion: Text | None = Field(default=None, description="What the replies must satisfy; a judge decides")
     from_turn: int = Field(default=1, ge=1, description="First turn that counts")
     repeat: Literal["not_withdrawn", "required"] = Field(
-        default="not_withdrawn", description="Whether every reply must say it again, or must only not take it back"
+        default="not_withdrawn", description="Whether every later reply must repeat it, or must merely not retract it"
     )
-    withdrawn_by: list[PatternText] | None = Field(default=None, description="Regular expressions that take it back")
+    withdrawn_by: list[PatternText] | None = Field(
+        default=None, description="Regular expressions that count as a retraction"
+    )
     case_sensitive: bool = Field(default=False, description="Whether case matters")
 
     @model_validator(mode="after")
@@ -116,7 +118,7 @@ async def _by_words(params: HoldsAcrossTurnsParams, turns: list[ConversationTurn
             return _broken(params, first, turn, "it is not repeated", turns)
         taken_back = await withdrawn(expression, reply, forms, case_sensitive=case_sensitive, after=after)
         if taken_back is not None:
-            return _broken(params, first, turn, f"it is taken back: {quoted(taken_back)}", turns)
+            return _broken(params, first, turn, f"it is retracted: {quoted(taken_back)}", turns)
     return _never(params, turns) if first is None else _held(params, first, turns)
 
 
@@ -222,7 +224,7 @@ def _never(params: HoldsAcrossTurnsParams, turns: list[ConversationTurn]) -> Eva
 
 
 def _expected(params: HoldsAcrossTurnsParams) -> str:
-    rule = "repeated in every later turn" if params.repeat == "required" else "never taken back"
+    rule = "repeated in every later turn" if params.repeat == "required" else "never retracted"
     return f"{params.shown}: said once and {rule}"
 
 

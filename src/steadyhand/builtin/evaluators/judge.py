@@ -16,7 +16,7 @@ from steadyhand.records.base import shorten
 from steadyhand.records.evaluation import EvaluationResult, Evidence, JudgeNote, failed, inconclusive, passed
 from steadyhand.records.result import ExecutionResult
 
-NO_JUDGE = "not judged, as no judge is set; name one with `--judge provider/model` or `judge` in steadyhand.toml"
+NO_JUDGE = "not judged: no judge is set; name one with `--judge provider/model` or `judge` in steadyhand.toml"
 
 
 class LlmJudgeParams(EvaluationParams):
@@ -25,14 +25,14 @@ class LlmJudgeParams(EvaluationParams):
         default="yes", description="The answer that passes: yes, no, or a confidence such as 0.8+, 0.3- or 0.2-0.9"
     )
     capabilities: list[str] = Field(
-        default=[], min_length=1, description="What the agent must have shown; all of them for a yes"
+        default=[], min_length=1, description="Capabilities that the agent must have shown; a yes requires all of them"
     )
     json_schema: dict[str, Any] | None = Field(
         default=None, description="Schema of the judge's answer; it must allow a judgment"
     )
     looks_at: list[Part] = Field(default=list(PARTS), description="What the judge is shown")
     model_type: str | None = Field(
-        default=None, description="The judge: provider/model, or an alias of the configuration"
+        default=None, description="The judge: provider/model, or an alias from the configuration"
     )
     temperature: float | None = Field(default=None, ge=0, le=2, description="Temperature of the judge")
     votes: int | None = Field(
@@ -180,7 +180,7 @@ async def judged(question: Question, expected: ExpectedAnswer, context: Evaluati
         return unjudged.result
     if judgement.needs_unseen:
         unseen = ", ".join(context.shows.only("not_seen"))
-        message = f"the judge says the answer depends on what this agent does not show ({unseen})"
+        message = f"the judge says that the answer depends on something this agent does not show ({unseen})"
         return replace(inconclusive(f"{message}; {context.shows.advice}"), judge=judgement.note)
     comparison = compare(
         expected, judgment=judgement.judgment, confidence=judgement.confidence, achieved=judgement.achieved

@@ -58,7 +58,7 @@ class SatisfactionIndicators(EvaluationParams):
 
 
 class UserSatisfactionParams(EvaluationParams):
-    satisfaction_threshold: PositiveShare = Field(default=0.7, description="Lowest satisfaction that passes, 0 to 1")
+    satisfaction_threshold: PositiveShare = Field(default=0.7, description="Minimum satisfaction, 0 to 1")
     indicators: SatisfactionIndicators | None = Field(
         default=None, description="Words and phrases to count, for keyword_analysis"
     )

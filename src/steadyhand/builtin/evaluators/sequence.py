@@ -36,7 +36,9 @@ class ActionPattern(EvaluationParams):
     action: ActionName = Field(description="Name of the action; case, `_` and `-` do not matter")
     params: dict[str, Any] = Field(default_factory=dict, description="Parameters it must have, matched as a subset")
     status: Status | None = Field(default=None, description="How the action must have ended")
-    agent: AgentName | None = Field(default=None, description="Which of several agents the action must be of")
+    agent: AgentName | None = Field(
+        default=None, description="Agent that must have taken the action, if there are several"
+    )
 
     def found_in(self, step: TrajectoryStep, default: Status = "any") -> bool:
         return is_by(self.agent, step.agent) and matches(step, self.action, self.params, self.status or default)
@@ -66,7 +68,7 @@ ActionOrName = Annotated[ActionPattern, BeforeValidator(_named, json_schema_inpu
 class Always(ActionPattern):
     """It happens; with `after`, at some time after each of those."""
 
-    after: ActionOrName | None = Field(default=None, description="ActionOrName that it must follow")
+    after: ActionOrName | None = Field(default=None, description="Action that it must follow")
 
 
 class Within(ActionPattern):
@@ -74,16 +76,16 @@ class Within(ActionPattern):
 
     ms: PositiveMilliseconds = Field(description="Time limit, in milliseconds")
     after: ActionOrName | None = Field(
-        default=None, description="ActionOrName that the time counts from; else from the step"
+        default=None, description="Action that starts the clock. Default: the start of the step"
     )
 
 
 class NeverUntil(ActionPattern):
     """It does not happen between an `after`, or the beginning of the step, and the next `until`."""
 
-    until: ActionOrName = Field(description="ActionOrName that must come first")
+    until: ActionOrName = Field(description="Action that must come first")
     after: ActionOrName | None = Field(
-        default=None, description="ActionOrName from which on it is forbidden; else from the step"
+        default=None, description="Action after which it is forbidden. Default: the start of the step"
     )
 
     @model_validator(mode="after")
@@ -116,7 +118,7 @@ class SequenceRule(EvaluationParams):
                 + ("; write one rule for each" if given else "")
             )
         if self.before is not None and self.before[0].same(self.before[1]):
-            raise ValueError(f"`before` names {self.before[0]} twice; no action comes before itself")
+            raise ValueError(f"`before` names {self.before[0]} twice; an action cannot precede itself")
         return self
 
     @property
@@ -186,7 +188,7 @@ class _Steps:
         if rule.never is not None and found:
             return found
         if any(pattern.unsigned_in(step) for pattern in patterns for step in self.actions):
-            text = "it is not known which agent took some of the actions: neither the agent nor its trace says so"
+            text = "it is unknown which agent took some of the actions: neither the agent nor its trace says so"
             return [_Finding("undecided", text)]
         named = [
             step

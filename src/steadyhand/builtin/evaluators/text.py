@@ -63,20 +63,19 @@ class SubjectPart(Record):
     number: int | None = None
 
 
-class Subject(Record):
-    """The text a check reads, put together from messages with an empty line between them."""
+class Subject:
+    """The text a check reads, put together from messages with an empty line between them.
 
-    parts: tuple[SubjectPart, ...]
+    `label` is the name of the whole text in messages.
+    """
 
-    @property
-    def text(self) -> str:
-        parts = self.parts
-        return parts[0].text if len(parts) == 1 else _GAP.join([part.text for part in parts])
+    __slots__ = ("label", "parts", "text")
 
-    @property
-    def label(self) -> str:
-        """The name of the whole text in messages."""
-        return self.parts[0].label if len(self.parts) == 1 else f"{len(self.parts)} messages"
+    def __init__(self, *parts: SubjectPart) -> None:
+        self.parts: tuple[SubjectPart, ...] = parts
+        alone = len(parts) == 1
+        self.text: str = parts[0].text if alone else _GAP.join([part.text for part in parts])
+        self.label: str = parts[0].label if alone else f"{len(parts)} messages"
 
     def where(self, start: int, end: int) -> str:
         """The place of `text[start:end]`, such as `reply, characters 120-131`, counted from 1."""
@@ -98,7 +97,7 @@ class Subject(Record):
 def subject(result: ExecutionResult, scope: Scope, context: EvaluationContext) -> Subject:
     """The text that `scope` names. Assistant messages written by the scenario's author are not the agent's."""
     if scope == "reply":
-        return Subject(parts=(SubjectPart(label="reply", text=final_reply(result)),))
+        return Subject(SubjectPart(label="reply", text=final_reply(result)))
     messages = _transcript(result)
     given = len(_given(result, context))
     wanted = [
@@ -106,7 +105,7 @@ def subject(result: ExecutionResult, scope: Scope, context: EvaluationContext) -
         for number, message in enumerate(messages, start=1)
         if scope == "transcript" or (message.role == "assistant" and number > given)
     ]
-    return Subject(parts=tuple(wanted) or (SubjectPart(label="no messages", text=""),))
+    return Subject(*wanted) if wanted else Subject(SubjectPart(label="no messages", text=""))
 
 
 def final_reply(result: ExecutionResult) -> str:
@@ -326,10 +325,11 @@ async def check_pattern(subject: Subject, pattern: str, *, case_sensitive: bool)
             f"{subject.label} has no match for {quoted(pattern)}" + ("; it was empty" if not text.strip() else ""),
             evidence=Evidence(expected=expected, found=_no_match(text), where=subject.label, excerpt=excerpt(text)),
         )
-    message = f"{subject.label} matches {quoted(pattern)} ({subject.where(*span)})"
+    evidence = _seen(subject, expected, span)
+    message = f"{subject.label} matches {quoted(pattern)} ({evidence.where})"
     # An empty match means that something is absent: `^(?!.*password)`.
     ground = "absence" if span[0] == span[1] else None
-    return passed(message, evidence=_seen(subject, expected, span), rests_on=ground)
+    return passed(message, evidence=evidence, rests_on=ground)
 
 
 @functools.lru_cache(maxsize=512)

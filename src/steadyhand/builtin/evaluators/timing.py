@@ -75,11 +75,13 @@ class LatencyBudget:
             return _cut(params, latency.ms)
         assert tier is not None
         evidence = Evidence(expected=expected, found=f"{latency.ms:.1f} ms", where=where)
-        figures = {"latency_ms": latency.ms, "tier": tier.value, **params.bounds()}
+        figures = {"latency_ms": latency.ms, "tier": str(tier), **params.bounds()}
         if tier is LatencyTier.EXCEEDED:
-            message = f"{latency.ms:.1f} ms exceeds the critical {params.critical_ms:g} ms{_regardless(latency)}"
+            message = (
+                f"{latency.ms:.1f} ms exceeds the critical time of {params.critical_ms:g} ms{_regardless(latency)}"
+            )
             return failed(message, evidence=evidence, figures=figures)
-        message = f"{latency.ms:.1f} ms is in the {tier.value} tier{_regardless(latency)}"
+        message = f"{latency.ms:.1f} ms is in the {tier} tier{_regardless(latency)}"
         return passed(message, evidence=evidence, figures=figures)
 
 
@@ -91,14 +93,14 @@ class ExecutionTimeParams(EvaluationParams):
         default=None, description="Shortest time the agent may take, in milliseconds"
     )
     target_duration_ms: NonNegativeMilliseconds | None = Field(
-        default=None, description="Time to aim for, in milliseconds; reported, and never fails"
+        default=None, description="Target time, in milliseconds; reported only, never a failure"
     )
 
     @model_validator(mode="after")
     def _bounded(self) -> Self:
         low, high = self.min_duration_ms, self.max_duration_ms
         if not low and high is None:
-            target = "; target_duration_ms is reported and never fails" if self.target_duration_ms is not None else ""
+            target = "; target_duration_ms is only reported" if self.target_duration_ms is not None else ""
             raise ValueError(f"set max_duration_ms, or a min_duration_ms above 0{target}")
         if low is not None and high is not None and low > high:
             raise ValueError(f"min_duration_ms ({low:g}) is above max_duration_ms ({high:g})")
@@ -118,7 +120,7 @@ class ExecutionTime:
             return inconclusive("the agent's time was not measured")
         not_live = [str(each) for each in _spoiled(result) if each.kind is SpoiledBy.NOT_LIVE]
         if not_live:
-            return inconclusive(f"the agent's time is not that of a live run: {'; '.join(not_live)}")
+            return inconclusive(f"the agent's time was not measured in a live run: {'; '.join(not_live)}")
         figures: dict[str, Any] = {"duration_ms": took}
         note = ""
         if params.target_duration_ms is not None:
@@ -178,7 +180,7 @@ def _cut(params: LatencyBudgetParams, ms: float) -> EvaluationResult:
     )
     figures = {"latency_ms": ms, **params.bounds()}
     if ms < params.critical_ms:
-        message = f"the call was cut off after {ms:.1f} ms, before the critical {params.critical_ms:g} ms"
+        message = f"the call was cut off after {ms:.1f} ms, before the critical time of {params.critical_ms:g} ms"
         return inconclusive(message, evidence=evidence, figures=figures)
     message = f"the answer was incomplete when the call was cut off after {ms:.1f} ms"
     return failed(message, evidence=evidence, figures={**figures, "tier": LatencyTier.EXCEEDED.value})

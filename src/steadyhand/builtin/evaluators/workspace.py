@@ -74,9 +74,9 @@ class FileContainsParams(EvaluationParams):
 
 class CommandExitCodeIsParams(EvaluationParams):
     command: Annotated[str, AfterValidator(_checks_something)] = Field(
-        description="Command to run in the environment when the step has ended"
+        description="Command to run in the environment after the step"
     )
-    expected_code: int = Field(default=0, ge=0, le=255, description="Exit code that it must end with")
+    expected_code: int = Field(default=0, ge=0, le=255, description="Expected exit code")
     timeout_ms: int = Field(default=60_000, gt=0, description="Time limit for the command, in milliseconds")
 
 
@@ -110,7 +110,7 @@ class FileContains:
             files = await context.environment.list_files()
             return _missing(params.path, f"{params.value!r} in {params.path}", files)
         text = content.decode("utf-8", "replace")
-        words = Subject(parts=(SubjectPart(label=params.path, text=text),))
+        words = Subject(SubjectPart(label=params.path, text=text))
         return check_contains(words, params.value, case_sensitive=params.case_sensitive)
 
 

@@ -1,4 +1,4 @@
-"""Reading a judge's answer: the schema it follows, the JSON object found in its text, and what that object says."""
+"""Parses a judge's answer: the schema it follows, the JSON object in its text, and the contents of that object."""
 
 from __future__ import annotations
 
@@ -291,7 +291,8 @@ def read_answer(fields: dict[str, Any], question: Question) -> JudgeAnswer:
 
 
 def _validate(fields: dict[str, Any], question: Question) -> None:
-    """Validate against the scenario's schema as written; capabilities we added are read apart, leniently."""
+    """Validate against the scenario's own schema; the capabilities that we added are parsed separately and
+    leniently."""
     from jsonschema.exceptions import ValidationError
     from referencing.exceptions import Unresolvable
 
@@ -312,7 +313,7 @@ def _validate(fields: dict[str, Any], question: Question) -> None:
     except EndlessSchema as error:
         raise UnreadableAnswer(str(error)) from None
     except RecursionError:
-        raise UnreadableAnswer("the schema refers to itself without end") from None
+        raise UnreadableAnswer("the schema refers to itself endlessly") from None
 
 
 def _judgment(fields: Mapping[str, Any], *, ours: bool) -> str:

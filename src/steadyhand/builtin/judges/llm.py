@@ -1,4 +1,4 @@
-"""A chat model as the judge: how it is asked, and how its votes are counted."""
+"""A chat model as the judge: asks it, and counts its votes."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ _LONG_RECORDS = 30_000
 class LlmJudge:
     """Asks a model, validates its answer, asks once more if that cannot be read, and counts votes.
 
-    `models` gives the model for a `model_type`; None means the configured judge, whose name is `name`. `tested` is the
-    name of the model under test. One instance serves many trials at once.
+    `models` returns the model for a `model_type`; None means the configured judge, whose name is `name`. `tested` is
+    the name of the model under test. One instance serves many trials at once.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class LlmJudge:
 
     @property
     def instructions_digest(self) -> str:
-        """Changes with the wording around a question."""
+        """Changes if the prompt around a question changes."""
         question = Question(prompt="", materials=())
         return build_prompt(question, answer_schema(question)).hash
 
@@ -127,12 +127,12 @@ class LlmJudge:
 def _unseen(missing: tuple[str, ...], note: JudgeNote) -> NoJudgement:
     """The judgement could depend on what the judge cannot see, so the judge is not asked."""
     listed = "; ".join(missing[:3]) + (f"; and {len(missing) - 3} more" if len(missing) > 3 else "")
-    reason = f"the judge was not asked, as it cannot be shown everything: {listed}"
+    reason = f"the judge was not asked, because it cannot be shown everything: {listed}"
     return NoJudgement(reason, note=replace(note, not_shown=missing))
 
 
 async def _together(votes: Sequence[Coroutine[Any, Any, Vote]]) -> list[Vote]:
-    """All votes, asked concurrently. If one raises, its own exception rather than a group."""
+    """All votes, asked concurrently. If one raises, its exception is raised, not an exception group."""
     try:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(vote) for vote in votes]

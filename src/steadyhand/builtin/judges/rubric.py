@@ -1,4 +1,5 @@
-"""Scores a reply by a rubric: one question to the judge for all dimensions but timeliness, which the clock scores."""
+"""Scores a reply by a rubric: one question to the judge for all dimensions except timeliness, which is computed from
+the latency."""
 
 from __future__ import annotations
 

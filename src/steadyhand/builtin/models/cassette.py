@@ -64,8 +64,8 @@ def request_key(request: ChatRequest) -> str:
     """A key that is equal for equal requests: everything that the model is shown, and the purpose.
 
     It excludes the seed, because each run draws a new one, and the time limit, because it is ours. `request` must
-    already be redacted: a machine that replays does not have the secrets. Headers of an agent's client say more about
-    the client than about its question.
+    already be redacted: a machine that replays does not have the secrets. Headers of an agent's client are excluded,
+    because they describe the client rather than its request.
     """
     asked = msgspec.structs.replace(_without_headers(request), seed=None, timeout_s=None)
     return hashlib.blake2b(_encode([asked.purpose, asked]), digest_size=16).hexdigest()
@@ -91,10 +91,10 @@ class CassetteWriter:
             self._stream = self.file.open("xb")
         except FileExistsError as error:
             raise SetupError(
-                f"--record {folder}: there is a recording already; give another folder, or delete {self.file}"
+                f"--record {folder}: the folder already has a recording; choose another folder, or delete {self.file}"
             ) from error
         except OSError as error:
-            raise SetupError(f"--record {folder}: it cannot be written: {error.strerror}") from error
+            raise SetupError(f"--record {folder}: cannot be written: {error.strerror}") from error
         created = datetime.now(UTC).isoformat(timespec="seconds")
         self._write(CassetteHeader(cassette=CASSETTE_FORMAT, steadyhand_version=__version__, created_at=created))
 
@@ -151,7 +151,7 @@ class CassetteWriter:
         except OSError as error:
             self.broken = StoreError(
                 f"the recording {self.file} cannot be written: {error.strerror}; "
-                "what was recorded before is safe, free some space or mend the disk and resume"
+                "calls recorded so far are safe; free some disk space or repair the disk, then resume"
             )
             raise self.broken from error
 
@@ -164,7 +164,7 @@ def read_cassette(folder: Path) -> list[Exchange]:
     try:
         lines = file.read_bytes().split(b"\n")
     except FileNotFoundError as error:
-        raise SetupError(f"{folder} holds no recording: there is no {file}; make one with --record {folder}") from error
+        raise SetupError(f"{folder} has no recording: there is no {file}; make one with --record {folder}") from error
     except OSError as error:
         raise SetupError(f"the recording {file} cannot be read: {error.strerror}") from error
     _check_header(file, lines[0])

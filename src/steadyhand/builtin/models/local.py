@@ -1,7 +1,7 @@
 """`local/smollm2`, or `local/FILE.gguf`: a small real model on this machine. It needs no key and no network.
 
-It is there to show the clock, time to first token and time to safe on real tokens. It does not pretend to be a good
-model, and still less a good judge.
+It demonstrates latency, time to first token and time to safe with real tokens. It is not a good model, and an even
+worse judge.
 
 The model runs in a child process (`local_server.py`) that speaks chat completions on a loopback port, so it is called
 and timed like any other server. The first call starts the child; everything in the run that uses the same weights with
@@ -299,7 +299,7 @@ def find_weights(name: str, folder: Path) -> Path:
     if name.endswith(".gguf"):
         file = folder / name
         if not file.is_file():
-            raise SetupError(f"local/{name}: there is no such file: {file}")
+            raise SetupError(f"local/{name}: file not found: {file}")
         try:
             with file.open("rb") as opened:
                 magic = opened.read(4)

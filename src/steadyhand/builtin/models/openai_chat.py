@@ -15,7 +15,6 @@ from steadyhand.builtin.models.http.stream import (
     AnswerReader,
     ErrorInAnswer,
     PartialCall,
-    ServerEvent,
     UnreadableResponse,
     message_in,
     not_read,
@@ -63,6 +62,7 @@ class _Answer(msgspec.Struct, gc=False):
     message: str | None = None
 
 
+_NO_CHOICE = _Choice()
 _decode_answer = msgspec.json.Decoder(_Answer).decode
 _decode_answers = msgspec.json.Decoder(list[_Answer]).decode
 
@@ -78,27 +78,45 @@ class ChatReader(AnswerReader):
         return self.done is not None or self.finish_reason is not None
 
     def feed(self, block: bytes) -> bool:
-        events = self.events.feed(block)
-        for at, (data, end) in enumerate(events):
-            if data == DONE:
-                self._read_all(events[:at])
-                self.done = end
-                return True
-        self._read_all(events)
-        return False
+        events, ends = self.events.feed(block)
+        if DONE not in events:
+            self._read_all(events, ends)
+            return False
+        at = events.index(DONE)
+        self._read_all(events[:at], ends[:at])
+        self.done = ends[at]
+        return True
 
-    def _read_all(self, events: list[ServerEvent]) -> None:
+    def _read_all(self, events: list[bytes], ends: list[int]) -> None:
         """Decode all at once, which costs half as much; only if that fails, one by one to find the bad event."""
         try:
-            answers = _decode_answers(b"[" + b",".join([data for data, _ in events]) + b"]")
+            answers = _decode_answers(b"[" + b",".join(events) + b"]")
         except NOT_DECODED:
             answers = []
-        if len(answers) == len(events):
-            for answer, (_, end) in zip(answers, events, strict=True):
-                self._add(answer, end)
-        else:
-            for data, end in events:
+        if len(answers) != len(events):
+            for data, end in zip(events, ends, strict=True):
                 self.read(data, end)
+            return
+        texts, pieces = self.texts, self.pieces
+        for answer, end in zip(answers, ends, strict=True):
+            choice = answer.choices[0] if answer.choices and len(answer.choices) == 1 else _NO_CHOICE
+            delta = choice.delta
+            if (
+                delta is not None
+                and type(delta.content) is str
+                and delta.content
+                and not (choice.index or choice.finish_reason or delta.tool_calls or delta.refusal)
+                and answer.usage is None
+                and answer.error is None
+                and answer.object != "error"
+            ):  # a piece of text and nothing else, as nearly all are; `_add` would do the same
+                texts.append(delta.content)
+                pieces.append((end, len(delta.content)))
+                if self.first_token is None:
+                    self.first_token = end
+                    self.seen = True
+            else:
+                self._add(answer, end)
 
     def whole(self, body: bytes) -> None:
         super().whole(body)
@@ -120,19 +138,7 @@ class ChatReader(AnswerReader):
         if usage is not None and usage.prompt_tokens is not None and usage.completion_tokens is not None:
             self.usage = Usage(input_tokens=usage.prompt_tokens, output_tokens=usage.completion_tokens)
         for choice in answer.choices or ():
-            if choice.index:
-                continue
-            delta = choice.delta
-            if delta is not None and type(delta.content) is str and delta.content and delta.tool_calls is None:
-                # Nearly every event of a stream is a piece of text and nothing else.
-                self.seen = True
-                self.texts.append(delta.content)
-                self.pieces.append((end, len(delta.content)))
-                if self.first_token is None:
-                    self.first_token = end
-                if choice.finish_reason:
-                    self.finish_reason = choice.finish_reason
-            else:
+            if not choice.index:
                 self._take(choice, end)
 
     def _take(self, choice: _Choice, end: int) -> None:

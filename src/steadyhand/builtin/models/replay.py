@@ -69,7 +69,7 @@ class Cassette:
         if model is not None and model not in models:
             hint = f"it holds {', '.join(models) or 'no calls'}"
         else:
-            hint = "the scenario, its options or an earlier answer changed since"
+            hint = "the scenario, its options or an earlier answer has changed since"
         return f"the recording in {self.folder} has no answer for {call}; {hint}; record it again"
 
 

@@ -251,7 +251,7 @@ class ScriptedModel:
                 if rule.matches(request):
                     return number, rule
             except TimeoutError as error:
-                text = f"{self.name}: a pattern of rule {number} took too long on {shown!r}; make it simpler"
+                text = f"{self.name}: a pattern of rule {number} timed out on {shown!r}; make it simpler"
                 raise call.failed(text, "refused", retryable=False) from error
         text = (
             f"{self.name}: none of the {len(self._rules)} rules matches a request for the {request.purpose} "
@@ -275,11 +275,11 @@ class ScriptedModel:
         kind: ModelErrorKind = "server" if fail.kind == "hang" else fail.kind
         call.status = fail.status or _STATUS.get(kind)
         said = {
-            "connect": "the script breaks the connection",
-            "server": f"the script fails the server ({call.status})",
-            "rate_limit": f"the script limits the rate ({call.status})",
-            "timeout": "the script times the call out",
-            "stream": "the script cuts the answer off",
+            "connect": "scripted connection failure",
+            "server": f"scripted server error ({call.status})",
+            "rate_limit": f"scripted rate limit ({call.status})",
+            "timeout": "scripted timeout",
+            "stream": "scripted truncation of the answer",
         }[kind]
         raise call.failed(f"{self.name}: {said}", kind, retry_after_s=fail.retry_after_s)
 

@@ -129,7 +129,7 @@ def make_database(
     if file is None:
         return None if live else ServiceDatabase(SqliteDatabase(environment), environment)
     if not file.is_file():
-        raise SetupError(f"setup.database: there is no file {file}; without a `url` each trial gets a new database")
+        raise SetupError(f"setup.database: file not found: {file}; without a `url` each trial gets a new database")
     backend = SqliteDatabase(environment, existing=file) if live else SqliteDatabase(environment, template=file)
     return ServiceDatabase(backend, environment)
 

@@ -1,7 +1,7 @@
-"""A real MCP server behind the mocks: a program of the user's, one process per trial, or a server at a URL.
+"""A real MCP server behind the mocks: a user's program, one process per trial, or a server at a URL.
 
-Its tools are the methods of the service. What a tool answers with an error is for the agent to handle; a server that is
-not there, dies, hangs or says what cannot be read is an error of the trial.
+Its tools are the methods of the service. Errors returned by a tool are for the agent to handle; a server that is
+unreachable, dies, hangs or sends something unreadable is an error of the trial.
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ _PAGES = 100
 _GRACE_S = 5.0
 _SHOWN = 500
 _SAID_WRONG = frozenset({types.INVALID_PARAMS, -32002, -32042})
-"""Codes of the protocol for what the caller did wrong: parameters, a resource that is not there, a missing consent."""
+"""Protocol codes for mistakes of the caller: parameters, a missing resource, missing consent."""
 _SDK_GONE = frozenset({32600, 408})
-"""Codes that the SDK makes up for a session that ended and for its own time limit."""
+"""Codes that the SDK itself uses for a session that ended and for its own timeout."""
 T = TypeVar("T")
 
 
 class McpConnection(Protocol):
-    """A way to an MCP server. `name` is what messages call it: no keys."""
+    """A connection to an MCP server. `name` is used in messages and contains no keys."""
 
     @property
     def name(self) -> str: ...
 
     def open(self, trial: TrialContext, failed: Callable[[str], None]) -> AbstractAsyncContextManager[tuple[Any, Any]]:
-        """The streams that a `ClientSession` reads and writes. `failed` is told why the server is lost, once it is.
-        Raises `ServiceError`."""
+        """The streams that a `ClientSession` reads and writes. `failed` is called with the reason if the server is
+        lost. Raises `ServiceError`."""
         ...
 
 
 class McpService:
-    """A `ToolServer`. Its session lives in a task of its own, because it has to end in the task that began it."""
+    """A `ToolServer`. Its session has its own task, because it must end in the task that started it."""
 
     def __init__(self, service: str, connection: McpConnection, *, timeout_s: float, start_timeout_s: float) -> None:
         self._service = service
@@ -90,7 +90,7 @@ class McpService:
             message = f"the service {self._service!r} has no method {method!r} (it has: {known})"
             raise ServiceFault(message, code="METHOD_NOT_FOUND")
         arguments = _arguments(tool, f"{self._service}.{method}", args, named)
-        # It goes on when its caller is cancelled: an agent that gives up on a hanging server must not hide the hang.
+        # It continues if its caller is cancelled: an agent that gives up on a hanging server must not hide the hang.
         task = asyncio.create_task(self._call(tool, arguments))
         self._calls.add(task)
         task.add_done_callback(self._calls.discard)
@@ -116,7 +116,7 @@ class McpService:
         return self._down.result() if self._down is not None and self._down.done() else None
 
     async def _hold(self, trial: TrialContext, ready: asyncio.Event) -> None:
-        """Keep the session until it is to be stopped, or lost."""
+        """Keep the session open until it is stopped or lost."""
         try:
             async with (
                 self._connection.open(trial, self._fail) as (reading, writing),
@@ -136,7 +136,7 @@ class McpService:
             self._fail(_reason(error))
 
     def _fail(self, reason: str) -> None:
-        """The first reason counts; what follows is its consequence."""
+        """Only the first reason counts; later ones are consequences."""
         if self._down is not None and not self._down.done() and not self._stopping.is_set():
             self._down.set_result(self._error(reason))
 
@@ -173,7 +173,7 @@ class McpService:
         return ServiceAnswer(value=_value(tool, result, content), content=content, structured=structured)
 
     async def _within(self, limit_s: float, work: Coroutine[Any, Any, T], else_it: str) -> T:
-        """The result, unless the time is over or the server is lost first: then the service has failed."""
+        """The result. If the call times out or the server is lost first, the service has failed."""
         assert self._down is not None, "used before start"
         task = asyncio.create_task(work)
         try:
@@ -204,7 +204,7 @@ async def _answered(task: Awaitable[T], fail_with: Callable[[str], ServiceError]
             raise ServiceFault(error.error.message, code=str(code)) from error
         raise fail_with(_reason(error)) from error
     except ValidationError as error:
-        raise fail_with(f"gave an answer that is not MCP's: {shorten(str(error), _SHOWN)}") from error
+        raise fail_with(f"sent an invalid MCP response: {shorten(str(error), _SHOWN)}") from error
     except Exception as error:
         raise fail_with(_reason(error)) from error
 
@@ -236,9 +236,9 @@ def _arguments(tool: types.Tool, name: str, args: list[Any], named: dict[str, An
 
 
 def _value(tool: types.Tool, result: types.CallToolResult, content: Sequence[dict[str, Any]]) -> Any:
-    """What a caller gets who knows nothing of MCP: the structured answer, else the text, else the blocks as they are.
+    """The result for a caller that does not use MCP: the structured answer, else the text, else the content blocks.
 
-    A value that is no object is wrapped as `result` by servers, and says so in the schema of the tool's output.
+    Servers wrap a value that is not an object as `result`, as declared in the tool's output schema.
     """
     structured = result.structuredContent
     if structured is not None:
@@ -255,13 +255,13 @@ def _text(result: types.CallToolResult) -> str:
 
 
 def _looked_at(task: asyncio.Task[Any]) -> None:
-    """The failure is kept by the service; nobody may be waiting for the task."""
+    """The service keeps the failure; nothing may be waiting for the task."""
     if not task.cancelled():
         task.exception()
 
 
 def _reason(error: BaseException) -> str:
-    """What went wrong with the server, as the end of a sentence that begins with its name."""
+    """The problem with the server, as a phrase to follow its name."""
     while isinstance(error, BaseExceptionGroup):
         error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
     match error:
@@ -276,4 +276,4 @@ def _reason(error: BaseException) -> str:
         case McpError():
             return f"answered with error {error.error.code}: {shorten(error.error.message, _SHOWN)}"
         case _:
-            return f"said what cannot be read: {type(error).__name__}: {shorten(str(error), _SHOWN)}"
+            return f"sent a message that cannot be read: {type(error).__name__}: {shorten(str(error), _SHOWN)}"

@@ -1,4 +1,4 @@
-"""The ways to an MCP server: the stdin and stdout of a program, and streamable HTTP."""
+"""Connections to an MCP server: over the stdin and stdout of a program, and over streamable HTTP."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from steadyhand.records.base import shorten
 from steadyhand.records.event import Noted
 from steadyhand.records.scenario import RealService
 
-_TOO_LARGE = f"gave an answer of more than {LARGEST_ANSWER // 2**20} MiB"
+_TOO_LARGE = f"sent an answer of more than {LARGEST_ANSWER // 2**20} MiB"
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 class McpOptions(Options):
-    """`api_key_env` names the variable with the bearer token for a server at a URL, `headers` are sent to it as they
-    are, and `start_timeout_s` is the time a server has until its tools are known."""
+    """`api_key_env` names the variable with the bearer token for a server at a URL, `headers` are sent to it, and
+    `start_timeout_s` is how long a server may take until its tools are known."""
 
     api_key_env: str | None = Field(default=None, min_length=1)
     headers: dict[str, str] = {}
@@ -43,7 +43,7 @@ class McpOptions(Options):
 def mcp_service(
     service: RealService, *, folder: Path, variables: Mapping[str, str], options: Mapping[str, Any]
 ) -> ProvidedService:
-    """Raises `SetupError` for a program that is not there, and for a wrong option."""
+    """Raises `SetupError` for a missing program, and for an invalid option."""
     owner = f"service {service.name}"
     read = read_options(McpOptions, options, owner)
     connection = _connection(service, folder, variables, read, owner)
@@ -112,7 +112,7 @@ class StdioConnection:
     async def _started(self, trial: TrialContext) -> LineProcess:
         environment = trial.environment
         if not isinstance(environment, OnThisMachine):
-            raise ServiceError(f"runs on this machine, and the environment {environment.name!r} has no folder here")
+            raise ServiceError(f"runs on this machine, but the environment {environment.name!r} has no folder here")
         folder = await environment.folder()
         argv = environment.marked(self._line.argv) if isinstance(environment, MarksPrograms) else self._line.argv
         env = self._line.environment(folder, {})
@@ -132,21 +132,21 @@ class StdioConnection:
                 try:
                     message = types.JSONRPCMessage.model_validate_json(raw)
                 except ValidationError:
-                    failed(f"wrote {self._quoted(raw)} to stdout, which is no MCP message")
+                    failed(f"wrote {self._quoted(raw)} to stdout, which is not an MCP message")
                     return
                 await to_session.send(SessionMessage(message))
         except TooLong:
             failed(_TOO_LARGE)
             return
         code, said = await process.last_words()
-        how = "closed its stdout" if code is None else f"ended with exit code {code}"
-        end = f"; on stderr it said: {said}" if said else "; it said nothing on stderr"
+        how = "closed its stdout" if code is None else f"exited with code {code}"
+        end = f"; stderr: {said}" if said else "; nothing on stderr"
         failed(self._line.hidden(how + end))
 
     def _ignore(self, raw: bytes, trial: TrialContext) -> None:
-        """Some servers greet on stdout; other clients let them."""
+        """Some servers print a greeting on stdout, which other clients accept."""
         if raw.strip():
-            message = f"the MCP server {self.name} wrote {self._quoted(raw)} to stdout, which is no MCP message"
+            message = f"the MCP server {self.name} wrote {self._quoted(raw)} to stdout, which is not an MCP message"
             trial.emit(Noted(at_ms=trial.elapsed_ms(), message=message, level="warning"))
 
     def _quoted(self, raw: bytes) -> str:
@@ -154,14 +154,14 @@ class StdioConnection:
 
 
 async def _write(process: LineProcess, from_session: Any) -> None:
-    with contextlib.suppress(ConnectionError):  # that it is gone is found out where it is read
+    with contextlib.suppress(ConnectionError):  # its end is detected by the reader
         async for message in from_session:
             text = message.message.model_dump_json(by_alias=True, exclude_none=True)
             await process.write(text.encode())
 
 
 class HttpConnection:
-    """A server at a URL. It gets the headers that the user configured for it, and nothing else of theirs."""
+    """A server at a URL. It is sent only the headers that the user configured for it."""
 
     def __init__(self, url: str, headers: Mapping[str, str]) -> None:
         self._url = url
@@ -191,7 +191,8 @@ class HttpConnection:
 
 
 class _Answer(httpx.AsyncByteStream):
-    """Says so when an answer is too large or, if somebody waits for it, breaks off. The SDK keeps that to itself."""
+    """Reports an answer that is too large or, if a caller is waiting for it, incomplete. The SDK does not report
+    this."""
 
     def __init__(self, stream: httpx.AsyncByteStream, failed: Callable[[str], None], *, needed: bool) -> None:
         self._stream = stream
@@ -209,7 +210,7 @@ class _Answer(httpx.AsyncByteStream):
                 yield piece
         except httpx.TransportError as error:
             if self._needed:
-                self._failed(f"broke off its answer: {error}")
+                self._failed(f"did not finish its answer: {error}")
             raise
 
     async def aclose(self) -> None:

@@ -1,1 +1,1 @@
-"""A run as HTML: parts that draw records, one style sheet, one script. The report and the viewer are made of them."""
+"""A run as HTML: parts that render records, one style sheet, one script, used by the report and the viewer."""

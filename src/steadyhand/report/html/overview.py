@@ -1,4 +1,4 @@
-"""The first page: what came of the run, worst first."""
+"""The overview of a run, worst first."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _OUTCOMES = (Outcome.UNSAFE_LATE, Outcome.UNSAFE_IN_TIME, Outcome.SAFE_LATE, Out
 
 
 class TrialLine(Record):
-    """What a list shows of a trial. `scenario` is the same for all targets that it was tried on."""
+    """A trial as shown in lists. `scenario` is the same for all its targets."""
 
     key: TrialKey
     scenario: str
@@ -61,7 +61,7 @@ class GridCell(Record):
 
 
 class GridRow(Record):
-    """A scenario: its name, and a cell for each target; None where it was not planned."""
+    """A scenario: its name, and a cell for each target; None if it was not planned."""
 
     scenario_id: str
     name: str
@@ -90,7 +90,7 @@ class Overview(Record):
 
     @property
     def headline(self) -> str:
-        """What happened, in one sentence."""
+        """A one-sentence summary."""
         found = self.scenarios
         if found.failed:
             return f"{found.failed} of {_count(found.total, 'scenario')} failed"
@@ -103,7 +103,7 @@ class Overview(Record):
 def overview(
     header: RunHeader, trials: Iterable[TrialRecord], rates: Sequence[ScenarioRate], *, status: str = "finished"
 ) -> Overview:
-    """Reads the trials once and keeps a line of each."""
+    """Reads the trials once and keeps one line per trial."""
     prices = Prices.of_run(header)
     spent = CostSummary()
     lines: list[TrialLine] = []
@@ -157,7 +157,7 @@ def trial_line(trial: TrialRecord, target: Target) -> TrialLine:
 
 
 def target_of(header: RunHeader, trial: TrialRecord) -> Target:
-    """What the trial was tried on; for a record that does not say, as far as the trial knows."""
+    """The target of the trial; if the record does not say, as far as the trial knows."""
     known = header.targets.get(trial.key.scenario_id)
     return known or Target(scenario=trial.key.scenario_id, model=trial.model or trial.agent or None)
 
@@ -169,7 +169,7 @@ def row_of(target: Target) -> str:
 
 
 def anchor_of(key: TrialKey) -> str:
-    """An id for the trial's place in the page. The digest keeps apart what looks alike once it is fit for a link."""
+    """An HTML id for the trial. The digest keeps ids unique after special characters are replaced."""
     name = re.sub(r"[^A-Za-z0-9]+", "-", key.scenario_id).strip("-")[:48]
     return f"{name}-{key.index}-{zlib.crc32(str(key).encode('utf-8', 'backslashreplace')):08x}"
 
@@ -191,7 +191,7 @@ def _warnings(trial: TrialRecord) -> set[str]:
 
 
 class _Grid:
-    """The scenarios of a run by target, from what was planned and what came of it."""
+    """The scenarios of a run by target, from the plan and the results."""
 
     def __init__(self, header: RunHeader, lines: Sequence[TrialLine], rates: Sequence[ScenarioRate]) -> None:
         """`lines` are worst first."""

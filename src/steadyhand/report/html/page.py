@@ -1,4 +1,4 @@
-"""The report as one file that loads nothing: the overview, then as many trials as there is room for, worst first."""
+"""The report as one self-contained file: the overview, then as many trials as fit, worst first."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from steadyhand.report.wording import milliseconds
 from steadyhand.version import __version__
 
 ROOM = 620_000
-"""How many bytes of trials a report holds; with scripts and overview it stays below a megabyte."""
+"""The maximum size of the trials in a report; with scripts and overview it stays below a megabyte."""
 _WORST = 12
 _GRID_ROWS = 400
 _OPEN = 1
@@ -30,7 +30,7 @@ _MOST_POINTS = 500
 
 
 class Recorded(Protocol):
-    """What a report needs of a run; `RunReader` is one."""
+    """What a report needs from a run; `RunReader` implements it."""
 
     @property
     def header(self) -> RunHeader: ...
@@ -42,7 +42,7 @@ class Recorded(Protocol):
 
 
 def to_html(run: Recorded, rates: Sequence[ScenarioRate], *, room: int = ROOM) -> Iterator[bytes]:
-    """The page in pieces. Trials that do not fit are named at its end: the run record has them."""
+    """The page in chunks. Trials that do not fit are counted at its end; they are in the run record."""
     found = overview(run.header, run.trials(), rates, status=run.status)
     head = fragment(
         "page.html",
@@ -82,7 +82,7 @@ def overview_part(run: Overview) -> Markup:
 
 
 def trial_card(line: TrialLine, content: Markup, *, numbered: bool, several: bool, is_open: bool = False) -> Markup:
-    """A trial as a line that opens."""
+    """A trial as an expandable line."""
     return fragment("trial_card.html", line=line, content=content, numbered=numbered, several=several, open=is_open)
 
 
@@ -144,7 +144,7 @@ def _bytes(text: str) -> bytes:
 
 
 class LatencyRow(Record):
-    """The trials of a scenario on a target. `percentiles` are told only where there are enough values for them."""
+    """The trials of a scenario on a target. `percentiles` are shown only if there are enough values."""
 
     name: str
     target: str

@@ -1,4 +1,4 @@
-"""The safety strip: an answer on its time axis, when each invariant held, and where the bounds of the budget lie."""
+"""The safety strip: a timeline of an answer, when each invariant held, and the bounds of the budget."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MOST_CHUNKS = 400
 
 
 class Segment(Record):
-    """What is known of an invariant from one moment to another."""
+    """The state of an invariant between two moments."""
 
     from_ms: float
     to_ms: float
@@ -28,7 +28,7 @@ class Segment(Record):
 
 
 class Lane(Record):
-    """One invariant. `told` says in words what its segments show."""
+    """One invariant. `told` describes its segments in words."""
 
     name: str
     severity: float
@@ -40,7 +40,8 @@ class Lane(Record):
 class SafetyStrip(Record):
     """Everything the picture shows; times are milliseconds after the request was sent.
 
-    `lanes` have segments only where it was recorded when each invariant held; `missing` says what is not known and why.
+    `lanes` have segments only if the times at which each invariant held were recorded; `missing` says what is unknown
+    and why.
     """
 
     headline: str
@@ -117,7 +118,7 @@ def _headline(trial: TrialRecord, budget: LatencyBounds | None, end_ms: float) -
     judged = trial.judged
     violated = [label(each) for each in invariants_of(trial.evaluations) if each.verdict is Verdict.FAILED]
     if violated:
-        told = "Unsafe in the end" if judged.first_safe_ms is not None else "Never safe"
+        told = "Unsafe at the end" if judged.first_safe_ms is not None else "Never safe"
         return f"{told}: {_listed(violated)} {'is' if len(violated) == 1 else 'are'} violated."
     if VIOLATION_CLASSES.intersection(judged.failure_classes):
         return "Safe in this measurement, but unsafe in an earlier one."
@@ -158,7 +159,8 @@ def _lane(invariant: EvaluationResult, times: InvariantTimeline | None, end_ms: 
 
 
 def _segments(times: InvariantTimeline, end_ms: float) -> tuple[Segment, ...]:
-    """From the first text to the end. An invariant that never held so far is not yet met rather than broken."""
+    """From the first text to the end. An invariant that has not held so far is shown as not yet met rather than
+    broken."""
     found: list[Segment] = []
     held = False
     ends = [at for at, _ in times.changes[1:]] + [max(end_ms, times.changes[-1][0])]
@@ -219,7 +221,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _thinned(chunks: Sequence[tuple[float, int]]) -> tuple[tuple[float, int], ...]:
-    """At most `_MOST_CHUNKS`, neighbours put together."""
+    """At most `_MOST_CHUNKS`; neighbouring chunks are merged."""
     if len(chunks) <= _MOST_CHUNKS:
         return tuple(chunks)
     step = -(-len(chunks) // _MOST_CHUNKS)
@@ -230,5 +232,5 @@ def _thinned(chunks: Sequence[tuple[float, int]]) -> tuple[tuple[float, int], ..
 
 
 def _round(ms: float | None) -> float | None:
-    """Up, as everywhere, so that the picture and the text agree."""
+    """Rounded up, as everywhere, so that the picture and the text agree."""
     return None if ms is None else math.ceil(ms * 10) / 10

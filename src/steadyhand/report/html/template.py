@@ -1,4 +1,4 @@
-"""Templates and assets: how a part becomes HTML, and what a page may run and load."""
+"""Templates and assets, and the Content-Security-Policy of a page."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ def fragment(template: str, **given: Any) -> Markup:
 
 @cache
 def asset(name: str) -> str:
-    """A script or a style sheet, as it is shipped."""
+    """A script or a style sheet, as shipped."""
     return (_ASSETS / name).read_text(encoding="utf-8")
 
 
 def content_security_policy() -> str:
-    """Nothing is loaded from anywhere, and of scripts and styles only ours count, wherever they came from."""
+    """The policy: nothing is loaded, and only our own scripts and styles are allowed."""
     scripts = " ".join(f"'{_digest(name)}'" for name in SCRIPTS)
     styles = " ".join(f"'{_digest(name)}'" for name in (*STYLES, *_ADDED_STYLES))
     return (

@@ -1,7 +1,7 @@
-"""Text of others in a page: escaped, hidden characters written out, and never more of it than a page can bear.
+"""Untrusted text in a page: escaped, with hidden characters shown, and limited in size.
 
-Everything that a template prints goes through `written_out` and Jinja's escaping, whether its author thought of that or
-not; what is more than a line goes through `shown`.
+Everything that a template prints automatically goes through `written_out` and Jinja's escaping; text longer than a line
+goes through `shown`.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from markupsafe import Markup, escape
 from steadyhand.records.base import plain
 
 SHOWN = 2_000
-"""How much of a text is shown before one asks for more."""
+"""The length of text that is shown before it is folded."""
 MOST = 20_000
-"""How much of a text a page holds at all."""
+"""The maximum length of a text in a page."""
 _HIDDEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb"
     "\ud800-\udfff\U000e0000-\U000e007f]"
@@ -28,7 +28,7 @@ _HIDDEN = re.compile(
 
 
 class Mark(NamedTuple):
-    """A piece of a text that stands out, `text[start:end]`; `title` says why."""
+    """A highlighted part of a text, `text[start:end]`; `title` says why."""
 
     start: int
     end: int
@@ -37,14 +37,14 @@ class Mark(NamedTuple):
 
 
 def written_out(value: Any) -> Any:
-    """A string with its hidden characters as escapes, for one line of a page; anything else as it is."""
+    """A string with its hidden characters escaped, for one line of a page; anything else unchanged."""
     if not isinstance(value, str) or isinstance(value, Markup):
         return value
     return _HIDDEN.sub(lambda found: found.group().encode("unicode_escape").decode("ascii"), _lines(value))
 
 
 def shown(text: str, marks: Iterable[Mark] = (), *, limit: int = SHOWN) -> Markup:
-    """The text as a reader should see it, with `marks` in it; what is past `limit` is folded away, past `MOST` cut."""
+    """The text as HTML, with `marks`; folded after `limit` characters and truncated after `MOST`."""
     marks = tuple(marks)
     text = text if marks else _lines(text)
     pieces = _cut(text, sorted(marks, key=lambda mark: (mark.start, -mark.end)))
@@ -71,7 +71,7 @@ def line_as_is(text: str, limit: int = 400) -> Markup:
 
 
 def value(anything: Any) -> Markup:
-    """A value from a tool or a service: a string as it is, anything else as JSON."""
+    """A value from a tool or a service: a string unchanged, anything else as JSON."""
     if isinstance(anything, str):
         return shown(anything, limit=600)
     try:
@@ -84,7 +84,7 @@ def value(anything: Any) -> Markup:
 
 
 def chart_data(anything: Any) -> Any:
-    """What a chart draws, its text safe to show: a script puts it into the page as it is."""
+    """The data of a chart, with its text made safe, because a script inserts it unchanged."""
     if isinstance(anything, dict):
         return {key: chart_data(each) for key, each in cast("dict[str, Any]", anything).items()}
     if isinstance(anything, list):
@@ -140,7 +140,7 @@ def _left_out(pieces: Sequence[tuple[str, Mark | None]]) -> str:
 
 
 def _escaped(text: str) -> Markup:
-    """The one place where text of others becomes HTML."""
+    """The only place where untrusted text becomes HTML."""
     found = escape(text)
     return Markup(_HIDDEN.sub(_revealed, str(found))) if _HIDDEN.search(found) else found  # noqa: S704 - escaped above
 

@@ -1,4 +1,4 @@
-"""One trial, whole: why it came to its verdict, the safety strip, the checks, what was said and done."""
+"""One complete trial: the reason for its verdict, the safety strip, the checks, the conversation and the actions."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from steadyhand.report.json import errors_of, trajectory_entries
 from steadyhand.report.json_trial_shapes import JsonError, JsonTrajectoryEntry
 
 LARGEST = 150_000
-"""The most characters that one trial may take of a page."""
+"""The maximum number of characters of one trial in a page."""
 _EARLIER = 4
 SourceOf = Callable[[str], str | None]
-"""The text of a scenario file as it was recorded; None where it was not."""
+"""The recorded text of a scenario file; None if it was not recorded."""
 
 
 class Bubble(Record):
@@ -55,7 +55,7 @@ class ShownTurn(Record):
 
 
 class Talk(Record):
-    """What was said in a step. Without `exported` its author keeps the transcript to the run record."""
+    """What was said in a step. Without `exported`, the transcript is not shown."""
 
     step: int
     turns: tuple[ShownTurn, ...]
@@ -64,7 +64,7 @@ class Talk(Record):
 
 
 class ShownCheck(Record):
-    """A check with the lines of the scenario that ask for it; none where they were not recorded."""
+    """A check with the lines of the scenario that define it; empty if they were not recorded."""
 
     result: EvaluationResult
     label: str
@@ -72,7 +72,7 @@ class ShownCheck(Record):
 
     @property
     def told(self) -> str:
-        """What it is about, as its author says, else as its result does."""
+        """What the check is about: its description, else its result."""
         return self.result.description or self.result.message
 
     @property
@@ -84,9 +84,8 @@ class ShownCheck(Record):
 
 
 class TrialView(Record):
-    """Everything the page of a trial shows, read off its record.
-
-    `beside` counts the checks that are not among `checks`, since they passed and stand beside their turn.
+    """Everything the page of a trial shows, from its record. `beside` counts the checks that are not in `checks`
+    because they passed and are shown with their turn.
     """
 
     line: TrialLine
@@ -106,7 +105,7 @@ class TrialView(Record):
 
     @property
     def seen(self) -> str:
-        """What is not seen of the agent's work, in a sentence; empty if all of it is."""
+        """A sentence about what cannot be seen of the agent's work; empty if everything can."""
         shows = self.trial.shows
         if shows is None or not shows.acts:
             return ""
@@ -147,7 +146,7 @@ def trial_view(trial: TrialRecord, *, target: Target, prices: Prices, sources: S
 def trial_part(view: TrialView, *, heading: int = 3) -> Markup:
     """The body of a trial, without its summary line. `heading` is the level of the headings in it.
 
-    A trial that is too long for a page is told in short, and says so.
+    A trial that is too long for a page is abbreviated, with a note.
     """
     earlier = [(each, trial_part(each, heading=heading)) for each in view.earlier]
     found = Markup()

@@ -83,7 +83,7 @@
       }
       problem.textContent = new DOMParser().parseFromString(html, "text/html").querySelector(".sub")?.textContent ?? html;
     } catch {
-      problem.textContent = "The label was not saved: the viewer does not answer. Is it still running?";
+      problem.textContent = "The label was not saved: the viewer did not respond. Is it still running?";
     }
     problem.hidden = false;
   });
@@ -111,7 +111,7 @@
         Plot.text(rows, wide
           ? { x: "x0", y: "y", text: "name", textAnchor: "end", dx: -14, fontSize: 12.5, fill: "var(--ink)", lineWidth: 17, textOverflow: "ellipsis" }
           : { x: "x0", y: "y", text: "name", textAnchor: "start", dy: -15, fontSize: 12, fill: "var(--ink)", lineWidth: 24, textOverflow: "ellipsis" }),
-        Plot.axisX({ anchor: "bottom", ticks: wide ? 8 : 4, tickFormat: (at) => `${at > 0 ? "+" : ""}${Math.round(at * 100)}`, label: "points of the pass rate", labelAnchor: "right", labelArrow: "none", color: "var(--muted)", fontSize: 11 }),
+        Plot.axisX({ anchor: "bottom", ticks: wide ? 8 : 4, tickFormat: (at) => `${at > 0 ? "+" : ""}${Math.round(at * 100)}`, label: "percentage points of the pass rate", labelAnchor: "right", labelArrow: "none", color: "var(--muted)", fontSize: 11 }),
       ],
     });
     canvas.replaceChildren(drawn);

@@ -78,7 +78,7 @@ async def test_a_task_is_answered_whole_or_in_pieces(tmp_path: Path, streaming: 
         assert attempt.last_byte_ms is not None
         if streaming:
             assert attempt.first_token_ms < attempt.last_byte_ms, "the first piece has a time of its own"
-            assert any("said while it worked: looking it up" in note for note in notes(trial))
+            assert any("reported while working: looking it up" in note for note in notes(trial))
         assert server.heard[0].headers["x-steadyhand-trial"].startswith("a#")
 
 
@@ -199,7 +199,7 @@ async def test_what_it_hands_over_becomes_text_and_files(tmp_path: Path) -> None
 
     async with talking(tmp_path, work) as (agent, trial, _):
         assert shows_of(agent).files == "not_seen"
-        with pytest.raises(AgentError, match="handed over a file that cannot be kept"):
+        with pytest.raises(AgentError, match="a file it returned cannot be saved"):
             await agent.respond(turn("Go."))
         assert await trial.environment.read("out/report.csv") == b"a,b\n"
 
@@ -224,7 +224,7 @@ async def test_a_system_message_is_sent_along_as_text(tmp_path: Path) -> None:
     async with talking(tmp_path, work) as (agent, trial, server):
         await agent.respond(asked)
         assert server.heard[0].text == "system: Be brief.\n\nuser: Hello"
-        assert any("2 messages were sent to it as one text" in note for note in notes(trial))
+        assert any("2 messages were sent as one text" in note for note in notes(trial))
 
 
 async def test_an_agent_that_takes_too_long_is_asked_to_stop(tmp_path: Path) -> None:
@@ -278,7 +278,7 @@ async def test_a_card_does_not_lead_a_key_to_another_server(tmp_path: Path) -> N
 
     settings = {"variables": {"STEADYHAND_AGENT_KEY": "k-1234567"}}
     with pytest.raises(
-        AgentError, match=r"its card leads to http://127.0.0.2:1/rpc, another server, which gets no key"
+        AgentError, match=r"its card points to a different server, http://127.0.0.2:1/rpc, which is sent no key"
     ):
         async with talking(tmp_path, work, elsewhere="http://127.0.0.2:1/rpc", settings=settings):
             pass

@@ -113,7 +113,7 @@ async def test_without_services_a_call_is_answered_with_a_fault(tmp_path, progra
         say(type='call', service='github', method='listIssues')
         say(type='reply', text=json.loads(sys.stdin.readline())['message'])
         """)
-    assert (await answers(tmp_path, kind))[0] == ["this trial has no services, so there is no 'github'"]
+    assert (await answers(tmp_path, kind))[0] == ["no service 'github': this trial has no services"]
 
 
 async def test_it_sees_only_the_variables_it_is_given(tmp_path, program, monkeypatch):
@@ -133,20 +133,20 @@ async def test_it_sees_only_the_variables_it_is_given(tmp_path, program, monkeyp
     [
         (
             "sys.exit('no key in sight')",
-            r"ended with exit code 1 before it replied; on stderr it said: no key in sight",
+            r"exited with code 1 before it replied; stderr: no key in sight",
         ),
-        ("os.kill(os.getpid(), 9)", "ended with exit code -9 before it replied; it said nothing"),
+        ("os.kill(os.getpid(), 9)", "exited with code -9 before it replied; nothing on stderr"),
         ("os.close(1); time.sleep(600)", "closed its stdout before it replied"),
         ("print('Hello!', flush=True); time.sleep(600)", r"it wrote 'Hello!' to stdout \(.*expected a JSON object"),
         ("print('[1]', flush=True)", r"it wrote '\[1\]'"),
         ("sys.stdout.buffer.write(b'\\xff\\n'); sys.stdout.flush(); time.sleep(600)", "it wrote '\ufffd' to stdout"),
-        ("print('x' * 5_000_000, flush=True); time.sleep(600)", "a line of more than 4194304 bytes"),
+        ("print('x' * 5_000_000, flush=True); time.sleep(600)", "a line longer than 4194304 bytes"),
         ("say(type='answer', text='x')", "it wrote .*expected a JSON object with a `type`"),
         ("say(type='reply')", "missing required field `text`"),
         ("say(type='reply', text=3)", "Expected `str`, got `int`"),
         ("say(type='reply', text='x', txet='y')", "unknown field `txet`"),
         ("say(type='reply', text='x', number=9)", "replied to turn 9 when asked turn 1"),
-        ("say(type='error', message='no network')", "it says: no network"),
+        ("say(type='error', message='no network')", "it reported an error: no network"),
         ("1 / 0", "ZeroDivisionError"),
     ],
 )
@@ -165,7 +165,7 @@ async def test_a_secret_it_was_given_is_not_shown(tmp_path, program):
 
 async def test_one_that_hangs_is_an_error_after_its_limit(tmp_path, program):
     kind = program("print('thinking', file=sys.stderr, flush=True); time.sleep(600)")
-    with pytest.raises(AgentError, match=r"did not reply within 0.5 s; on stderr it said: thinking"):
+    with pytest.raises(AgentError, match=r"did not reply within 0.5 s; stderr: thinking"):
         await answers(tmp_path, kind, options={"timeout_s": 0.5})
 
 
@@ -184,7 +184,7 @@ async def test_a_second_reply_is_not_taken_for_the_next_one(tmp_path, program):
 
 async def test_it_may_die_between_turns_and_that_is_said(tmp_path, program):
     kind = program("say(type='reply', text='one'); sys.exit(4)")
-    with pytest.raises(AgentError, match="ended with exit code 4"):
+    with pytest.raises(AgentError, match="exited with code 4"):
         await answers(tmp_path, kind, turn("a"), turn("a", "one", "b"))
 
 
@@ -227,10 +227,10 @@ async def test_nothing_it_started_is_left(tmp_path, program):
         ("", "expected command:PROGRAM ARGUMENTS"),
         ("A=1 B=2", "expected command:PROGRAM ARGUMENTS"),
         ("python 'open", "bad quoting: No closing quotation"),
-        ("no-such-program-here", "there is no program 'no-such-program-here'; a file beside the scenario is written"),
-        ("python3 ./none.py", "there is no file './none.py'"),
+        ("no-such-program-here", "program not found: 'no-such-program-here'; write ./NAME for a file"),
+        ("python3 ./none.py", "file not found: './none.py'"),
         ("./plain.txt", "is it executable"),
-        ("KEY=$NOT_SET python3", r"agent command: KEY is given \$NOT_SET, which is not set"),
+        ("KEY=$NOT_SET python3", r"agent command: KEY uses \$NOT_SET, which is not set"),
     ],
 )
 def test_a_line_that_cannot_work_is_said_before_anything_runs(tmp_path, line, said):

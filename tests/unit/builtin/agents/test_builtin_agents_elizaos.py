@@ -53,7 +53,7 @@ async def test_what_it_did_is_read_from_its_run(tmp_path):
     assert [event.duration_ms for event in taken] == [5, 5, 0]
     assert taken[1].at_ms - taken[0].at_ms == pytest.approx(10, abs=0.01)
     seen = [event.content for event in trial.events if isinstance(event, Observed)]
-    assert seen == [{"found": 3}, "too high", "it began and did not end"]
+    assert seen == [{"found": 3}, "too high", "it started but did not finish"]
     assert [event.text for event in trial.events if isinstance(event, Thought)] == ["I should look"]
     assert "TEXT_LARGE (12 ms)" in next(event.message for event in trial.events if isinstance(event, Noted))
     assert reply.duration_ms > 0
@@ -104,7 +104,7 @@ async def test_a_server_without_agents_is_an_error_in_the_end(tmp_path):
 async def test_one_of_several_agents_is_named(tmp_path):
     async with ElizaosServer(ElizaosAnswer(text="x"), names=("Ada", "Bob")) as server:
         await replies(tmp_path, f"{server.url}#bob")
-        with pytest.raises(AgentError, match=r"2 agents that fit \(its agents: Ada, Bob\); name one"):
+        with pytest.raises(AgentError, match=r"2 matching agents \(its agents: Ada, Bob\); name one"):
             await replies(tmp_path, server.url)
         with pytest.raises(AgentError, match="no agent 'Eve'"):
             await replies(tmp_path, f"{server.url}#Eve")
@@ -115,7 +115,7 @@ async def test_an_exchange_that_was_had_elsewhere_is_written_down(tmp_path):
     async with ElizaosServer(ElizaosAnswer(text="x")) as server:
         _, trial = await replies(tmp_path, server.url, asked)
         assert list(server.heard.values()) == [["system: be brief\n\nuser: hi"]]
-    assert any("2 messages were sent to it as one text" in e.message for e in trial.events if isinstance(e, Noted))
+    assert any("2 messages were sent as one text" in e.message for e in trial.events if isinstance(e, Noted))
 
 
 @pytest.mark.parametrize(
@@ -227,5 +227,7 @@ async def test_with_settings_each_trial_has_a_copy_of_the_agent_that_leads_to_it
 
 
 async def test_settings_with_an_address_that_there_is_not_stop_the_run_before_it_starts(tmp_path):
-    with pytest.raises(SetupError, match=r"settings\.secrets\.URL: there is no address \{mocks_url\} in this run"):
+    with pytest.raises(
+        SetupError, match=r"settings\.secrets\.URL: unknown address \{mocks_url\} \(available in this run"
+    ):
         an_agent("elizaos:http://127.0.0.1:3000", tmp_path, options={"settings": SETTINGS})

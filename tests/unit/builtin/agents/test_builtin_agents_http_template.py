@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -13,36 +12,13 @@ from steadyhand.errors import AgentError, ModelError, SetupError
 from steadyhand.ports.agent import Addresses
 from steadyhand.records.event import ActionTaken, ModelCalled, Observed
 from support.agents import a_trial, an_agent, turn
-
-
-class Desk:
-    """Answers as it is told, and keeps what it was asked."""
-
-    def __init__(self) -> None:
-        self.asked: list[tuple[str, str, dict[str, str], Any]] = []
-        self.answers: dict[tuple[str, str], Any] = {}
-        self.url = ""
-
-    async def handle(self, request: web.Request) -> web.Response:
-        body = await request.text()
-        self.asked.append((request.method, request.path, dict(request.headers), json.loads(body) if body else None))
-        answer = self.answers[request.method, request.path]
-        return answer if isinstance(answer, web.Response) else web.json_response(answer)
+from support.desk import Desk, serving_desk
 
 
 @pytest.fixture
 async def desk() -> AsyncIterator[Desk]:
-    desk = Desk()
-    app = web.Application()
-    app.router.add_route("*", "/{rest:.*}", desk.handle)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    port = site._server.sockets[0].getsockname()[1]
-    desk.url = f"http://127.0.0.1:{port}"
-    yield desk
-    await runner.cleanup()
+    async with serving_desk() as desk:
+        yield desk
 
 
 async def _turns(tmp_path, desk: Desk, options: dict[str, Any], *said: Any, path: str = "/chat", addresses=None):
@@ -146,7 +122,7 @@ async def test_addresses_of_the_trial_reach_headers_and_body(tmp_path, desk):
     [
         ({"text": "x"}, {"reply": "reply.text"}, r"there is no 'reply' in the answer, which has text"),
         ({"a": []}, {"reply": "a.0"}, r"a has 0 entries, so there is no 0"),
-        ({"a": 7}, {"reply": "a"}, r"'a' leads to a int, not a text"),
+        ({"a": 7}, {"reply": "a"}, r"'a' points to a int; expected text"),
         (web.Response(text="<html>", content_type="text/html"), {"reply": "a"}, "not JSON"),
         (web.Response(status=500, text="fell over"), {"reply": "a"}, "500"),
         ({"text": "x"}, {"reply": "text", "session": "sid"}, "option session: there is no 'sid'"),
@@ -165,7 +141,7 @@ async def test_an_answer_that_is_not_as_described_is_an_error(tmp_path, desk, an
     [
         ({"body": {"q": "{message}"}}, "option body needs option reply"),
         ({"method": "PUT"}, "option method needs option reply"),
-        ({"reply": "a", "body": {"q": "{massage}"}}, r"\{massage\} stands for nothing; there is \{message\}"),
+        ({"reply": "a", "body": {"q": "{massage}"}}, r"\{massage\} is not a known placeholder; available: \{message\}"),
         ({"reply": "a", "traces": "yes"}, "traces"),
     ],
 )

@@ -172,7 +172,7 @@ async def test_an_instance_lives_for_one_trial_and_is_closed_once(tmp_path, writ
         (
             "def agent(question): ...",
             "./mine.py:agent",
-            r"unknown required parameter 'question'; an agent's parameters can be: message, input, text,",
+            r"unknown required parameter 'question'; supported parameters: message, input, text,",
         ),
         (
             "class agent:\n    def respond(self, q): ...",
@@ -193,8 +193,8 @@ async def test_an_instance_lives_for_one_trial_and_is_closed_once(tmp_path, writ
         ("x = 1\nraise ValueError('no')", "./mine.py:agent", r"mine.py:2: ValueError: no"),
         ("import nothing_of_the_kind", "./mine.py:agent", "No module named 'nothing_of_the_kind'"),
         ("def agent(:", "./mine.py:agent", "mine.py:1: SyntaxError"),
-        ("", "./other.py:agent", "there is no file './other.py'"),
-        ("", "no_such_package.inner:agent", "there is no module 'no_such_package.inner'"),
+        ("", "./other.py:agent", "file not found: './other.py'"),
+        ("", "no_such_package.inner:agent", "no module named 'no_such_package.inner'"),
         ("", "mine", "expected python:package.module:name"),
         ("", "", "expected python:package.module:name"),
     ],
@@ -373,7 +373,7 @@ async def test_what_is_reported_after_the_turn_is_noted_and_does_not_count(tmp_p
     assert not [event for event in trial.events if isinstance(event, ActionTaken)]
     (note,) = [event for event in trial.events if isinstance(event, Noted)]
     assert (note.message, note.level) == (
-        "the agent reported the action 'delete' after its turn, so it does not count",
+        "the agent reported the action 'delete' after its turn had ended; it was ignored",
         "warning",
     )
 

@@ -143,11 +143,11 @@ def test_items_of_the_responses_api_are_read():
         ([], "a list of messages that ends with nothing"),
         ([ASKED], "ends with nothing; expected the assistant's reply"),
         ([ASKED, {"role": "assistant", "content": "x"}, "y"], "entry 3 of the list it returned is a str"),
-        ([{"role": "narrator", "content": "x"}], "has the role 'narrator', which is not known"),
-        ([{"type": "teleport", "x": 1}], "is of the type 'teleport', which is not known (its keys: type, x)"),
+        ([{"role": "narrator", "content": "x"}], "has the unknown role 'narrator'"),
+        ([{"type": "teleport", "x": 1}], "has the unknown type 'teleport' (its keys: type, x)"),
         ([{"speaker": "me"}], "has no role (its keys: speaker)"),
         ([{"role": "tool", "tool_call_id": "c9", "content": "x"}], "the result of a tool call (c9) without the call"),
-        ({"messages": EARLIER, "__interrupt__": ["?"]}, "it waits for a person (the graph was interrupted)"),
+        ({"messages": EARLIER, "__interrupt__": ["?"]}, "it is waiting for a person (the graph was interrupted)"),
         ({"messages": EARLIER[:3]}, "ends with a message of 'tool'"),
     ],
 )
@@ -159,7 +159,7 @@ def test_what_cannot_be_read_is_an_error_that_names_it(value, named):
 
 def test_the_rest_of_a_graphs_state_is_mentioned():
     found = read_returned({"messages": EARLIER, "order": "A-1", "empty": []}, turn("Where is A-1?"))
-    assert found.notes == ("the state that the agent returned also holds order; only its messages were read",)
+    assert found.notes == ("the state that the agent returned also has order; only its messages were read",)
 
 
 # The shapes of run results. What the frameworks themselves return is in tests/frameworks.
@@ -194,7 +194,7 @@ def test_a_call_whose_arguments_the_framework_refused_is_an_action_that_failed()
     found = read_returned(_Result(output={"a": 1}, parts=parts), turn("hi"))
     assert found.reply.text == '{"a":1}'
     assert (found.steps[0].params, found.steps[0].failed) == ({"unreadable_arguments": "{number:"}, True)
-    assert found.notes == ("the run result holds a part of the kind hologram, which is not an action",)
+    assert found.notes == ("the run result has a part of the kind hologram, which is not an action",)
 
 
 def test_the_tool_that_carries_the_output_is_the_reply_and_no_action():

@@ -168,7 +168,7 @@ async def test_a_call_that_was_not_carried_out_is_no_action(tmp_path: Path):
     played = await Played(tmp_path, calls(("nothing", {}), ("add", {}), ("refuse", {"why": "x"})), says("")).open()
     await played.turn()
     assert [(taken.name, taken.status) for taken in played.trial.of(ActionTaken)] == [("refuse", "error")]
-    notes = [note.message for note in played.trial.of(Noted) if "not carried out" in note.message]
+    notes = [note.message for note in played.trial.of(Noted) if "not executed" in note.message]
     assert len(notes) == 2
 
 
@@ -192,7 +192,7 @@ async def test_a_schema_that_is_none_is_the_plugins_fault(tmp_path: Path):
 
     bad = Action(name="odd", handler=lambda params, context: 1, parameters={"type": "objekt"})
     played = await Played(tmp_path, calls(("odd", {})), plugin=Plugin(name="p", actions={"odd": bad})).open()
-    with pytest.raises(PluginError, match="the JSON Schema of 'odd' is not one"):
+    with pytest.raises(PluginError, match="the JSON Schema of 'odd' is not valid"):
         await played.turn()
 
 

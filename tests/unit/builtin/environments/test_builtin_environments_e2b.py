@@ -53,11 +53,11 @@ def test_without_the_package_it_says_what_to_install(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"template": 3}, "option template: expected text, found the number 3"),
-        ({"timeout_s": "long"}, 'option timeout_s: expected a whole number, found the text "long"'),
+        ({"template": 3}, "option template: expected text, found 3"),
+        ({"timeout_s": "long"}, 'option timeout_s: expected a whole number, found "long"'),
         ({"timeout_s": True}, "expected a whole number, found true"),
         ({"timeout_s": 0}, "expected a number more than 0"),
-        ({"internet": "no"}, 'expected true or false, found the text "no"'),
+        ({"internet": "no"}, 'expected true or false, found "no"'),
         ({"workspace": "here"}, "must be an absolute path"),
     ],
 )
@@ -79,7 +79,7 @@ async def test_options_reach_the_service(server, tmp_path):
 
 async def test_a_refused_key_is_an_error_of_the_trial(server, tmp_path):
     environment = E2BEnvironment(_settings(tmp_path, **{**server.variables, "E2B_API_KEY": "wrong"}))
-    with pytest.raises(WorkspaceError, match="e2b could not make a sandbox: AuthenticationException"):
+    with pytest.raises(WorkspaceError, match="e2b could not create a sandbox: AuthenticationException"):
         await environment.setup([])
     with pytest.raises(WorkspaceError, match="is not set up"):
         await environment.run("true")
@@ -89,7 +89,7 @@ async def test_a_refused_key_is_an_error_of_the_trial(server, tmp_path):
 async def test_no_service_there_is_an_error_of_the_trial(tmp_path, unused_tcp_port):
     url = f"http://127.0.0.1:{unused_tcp_port}"
     environment = E2BEnvironment(_settings(tmp_path, E2B_API_KEY="k", E2B_API_URL=url, E2B_SANDBOX_URL=url))
-    with pytest.raises(WorkspaceError, match="e2b could not make a sandbox"):
+    with pytest.raises(WorkspaceError, match="e2b could not create a sandbox"):
         await environment.setup([])
     await environment.teardown()
 

@@ -137,12 +137,12 @@ def test_a_system_that_refuses_is_a_set_up_error_with_its_words(tmp_path, monkey
     refusing.write_text("#!/bin/sh\necho 'bwrap: No permissions to create new namespace' >&2; exit 1\n")
     refusing.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    with pytest.raises(SetupError, match=r"No permissions to create new namespace.*allow it to make namespaces"):
+    with pytest.raises(SetupError, match=r"No permissions to create new namespace.*allow it to create namespaces"):
         LocalEnvironment(EnvironmentSettings(root=tmp_path, trial_id="t", options={"sandbox": True}))
 
 
 def test_the_option_must_be_a_truth_value(tmp_path):
-    with pytest.raises(SetupError, match='expected true or false, found the text "no"'):
+    with pytest.raises(SetupError, match='expected true or false, found "no"'):
         LocalEnvironment(EnvironmentSettings(root=tmp_path, trial_id="t", options={"sandbox": "no"}))
 
 

@@ -239,7 +239,7 @@ async def test_an_answer_that_depends_on_what_cannot_be_seen_decides_nothing(exp
     params = {"prompt": "Did it delete anything?", "expected": expected}
     found = await evaluate(LlmJudgeEvaluator, params, replied("No."), trial)
     assert (found.verdict, found.judge.raw) == (Verdict.INCONCLUSIVE, line)
-    assert "what this agent does not show (actions, services, files" in found.message
+    assert "something this agent does not show (actions, services, files" in found.message
     assert found.message.endswith("look closer")
 
 

@@ -122,7 +122,7 @@ async def test_a_call_without_a_recording_is_named(tmp_path):
         await attempt(replayed, asking("something else", purpose="judge"))
     assert str(never.value) == (
         f"the recording in {tmp_path} has no answer for a call of scripted/rules.yaml for the judge that ends with "
-        "'something else'; the scenario, its options or an earlier answer changed since; record it again"
+        "'something else'; the scenario, its options or an earlier answer has changed since; record it again"
     )
     assert (never.value.kind, never.value.retryable) == ("refused", False)
     for _ in range(2):
@@ -243,7 +243,7 @@ async def test_half_a_line_at_the_end_is_passed_over_and_cut_off_by_the_next(tmp
 
 def test_a_recording_is_not_written_over(tmp_path):
     CassetteWriter(tmp_path, Redactor()).close()
-    with pytest.raises(SetupError, match="there is a recording already; give another folder"):
+    with pytest.raises(SetupError, match="the folder already has a recording; choose another"):
         CassetteWriter(tmp_path, Redactor())
 
 
@@ -256,7 +256,7 @@ def test_a_pipe_is_no_recording(tmp_path):
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (None, "holds no recording: there is no .*cassette.jsonl; make one with --record"),
+        (None, "has no recording: there is no .*cassette.jsonl; make one with --record"),
         (b"", "is not a Steadyhand recording"),
         (b"<html>\n", "is not a Steadyhand recording"),
         (b'{"cassette":99}\n', "has format 99, and this version of Steadyhand reads up to 2; upgrade"),

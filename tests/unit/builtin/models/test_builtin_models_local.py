@@ -19,7 +19,7 @@ def build(name: str, folder: Path = Path(), **options) -> LocalModel:
 def test_unknown_models_and_files(tmp_path):
     with pytest.raises(SetupError, match="expected one of: smollm2; or the path"):
         build("gpt-2")
-    with pytest.raises(SetupError, match=r"no such file: .*tiny\.gguf"):
+    with pytest.raises(SetupError, match=r"file not found: .*tiny\.gguf"):
         build("tiny.gguf", tmp_path)
     (tmp_path / "tiny.gguf").write_text("version https://git-lfs.github.com/spec/v1")
     with pytest.raises(SetupError, match=r"tiny\.gguf is not a GGUF file"):

@@ -271,10 +271,10 @@ async def test_each_trial_has_a_process_of_its_own(tmp_path: Path) -> None:
 
 
 FAILING = [
-    ("die", {}, "ended with exit code 7; on stderr it said: the shop burns"),
-    ("flood", {"mib": LARGEST_ANSWER // 2**20 + 1}, "gave an answer of more than 16 MiB"),
+    ("die", {}, "exited with code 7; stderr: the shop burns"),
+    ("flood", {"mib": LARGEST_ANSWER // 2**20 + 1}, "sent an answer of more than 16 MiB"),
     ("wait", {"seconds": 30}, "did not answer 'wait' within 1 s"),
-    ("say", {"line": '{"jsonrpc": "2.0", "broken": '}, "to stdout, which is no MCP message"),
+    ("say", {"line": '{"jsonrpc": "2.0", "broken": '}, "to stdout, which is not an MCP message"),
 ]
 
 
@@ -308,7 +308,7 @@ async def test_so_is_one_at_a_url_that_dies(tmp_path: Path) -> None:
     url, process = url_of_shop()
     try:
         async with opened(tmp_path, url) as shop:
-            with pytest.raises(ServiceError, match="broke off its answer"):
+            with pytest.raises(ServiceError, match="did not finish its answer"):
                 await shop.call("die")
     finally:
         process.kill()
@@ -344,10 +344,10 @@ async def test_a_greeting_on_stdout_is_noted(tmp_path: Path) -> None:
     [
         (
             f"{sys.executable} -c 'import sys; sys.exit(\"no shop today\")'",
-            "ended with exit code 1; on stderr it said: no",
+            "exited with code 1; stderr: no",
         ),
         (f"{sys.executable} -c 'import time; time.sleep(60)'", "did not start within 1 s"),
-        (f"{sys.executable} -c 'print(chr(123), flush=True); input()'", "to stdout, which is no MCP message"),
+        (f"{sys.executable} -c 'print(chr(123), flush=True); input()'", "to stdout, which is not an MCP message"),
     ],
 )
 async def test_a_program_that_is_no_server(tmp_path: Path, command: str, reason: str) -> None:
@@ -372,8 +372,8 @@ async def test_nobody_is_at_the_url(tmp_path: Path) -> None:
         (web.Response(status=401), "answered with status 401"),
         (web.Response(status=503), "answered with status 503"),
         (web.Response(status=307, headers={"Location": "http://127.0.0.1:9/mcp"}), "answered with status 307"),
-        (web.Response(text="<html>", content_type="text/html"), "said what cannot be read"),
-        (web.Response(text="{}", content_type="application/json"), "said what cannot be read"),
+        (web.Response(text="<html>", content_type="text/html"), "sent a message that cannot be read"),
+        (web.Response(text="{}", content_type="application/json"), "sent a message that cannot be read"),
     ],
 )
 async def test_something_else_is_at_the_url(tmp_path: Path, answer: web.Response, reason: str) -> None:
@@ -407,9 +407,9 @@ async def test_a_url_gets_the_headers_that_are_configured_for_it(at_url: Standin
 @pytest.mark.parametrize(
     ("mcp", "options", "message"),
     [
-        ("no-such-shop --now", {}, r"service shop: no-such-shop --now: there is no program 'no-such-shop'"),
-        ("python ./nowhere.py", {}, "there is no file './nowhere.py'"),
-        ("KEY=$NOWHERE python x", {}, r"KEY is given \$NOWHERE, which is not set"),
+        ("no-such-shop --now", {}, r"service shop: no-such-shop --now: program not found: 'no-such-shop'"),
+        ("python ./nowhere.py", {}, "file not found: './nowhere.py'"),
+        ("KEY=$NOWHERE python x", {}, r"KEY uses \$NOWHERE, which is not set"),
         (PROGRAM, {"api_key_env": "SHOP_KEY"}, "option api_key_env is for an MCP server at a URL"),
         ("http://127.0.0.1:9/mcp", {"api_key_env": "SHOP_KEY"}, "option api_key_env: SHOP_KEY is not set"),
         (PROGRAM, {"timeout": 1}, "option timeout: unknown"),

@@ -266,9 +266,10 @@ class Asking(Record):
 
     def token_limit(self, request: ChatRequest, *fields: str) -> int | None:
         """The token limit that is sent: the request's, the settings', or one of `fields` in the user's `body`."""
-        own = next((value for name in fields if isinstance(value := self.body.get(name), int)), None)
-        if own is not None:
-            return own
+        if self.body:
+            own = next((value for name in fields if isinstance(value := self.body.get(name), int)), None)
+            if own is not None:
+                return own
         return self.max_tokens if request.max_tokens is None else request.max_tokens
 
 
@@ -337,7 +338,7 @@ def status_error(
     host = endpoint.host
     if status == 429:
         return ModelError(
-            f"{host} limits the rate (429): {said}",
+            f"{host} is rate limiting us (429): {said}",
             kind="rate_limit",
             retryable=code != "insufficient_quota",
             status=status,

@@ -187,7 +187,7 @@ class Response:
         every arrival. Raises `NotHttp`, `Broken` and `TimeoutError`.
         """
         self._markers, self._limit = markers, limit
-        if self.blocks:
+        if self.blocks and not self.complete:
             self._look(0)
         while not (self.complete or self.received > limit or (self._marked and self.blocks)):
             await self._wait()
@@ -218,7 +218,7 @@ class Response:
 
     def arrived(self, mark: int) -> None:
         """Bytes arrived; the blocks from number `mark` on are new. Wake the waiting task if it is time."""
-        if self._markers and not self._marked:
+        if self._markers and not self._marked and not self.complete:
             self._look(mark)
         waiter = self._waiter
         if waiter is None or waiter.done():

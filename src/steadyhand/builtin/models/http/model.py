@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
+from types import CoroutineType
 from typing import Any, Protocol
 
 import msgspec
@@ -112,7 +113,8 @@ class _Try:
         self.streamed: bool = wire.stream
         self.complete: bool = False
         self.stamps: Stamps = Stamps()
-        self.kept: list[bytes] | None = [] if client_body(request, wire.dialect) is not None else None
+        relayed = request.client is not None and client_body(request, wire.dialect) is not None
+        self.kept: list[bytes] | None = [] if relayed else None
         """The answer as it comes, for an agent's client that speaks this wire."""
 
 
@@ -137,13 +139,13 @@ class HttpModel:
     def name(self) -> str:
         return self._name
 
-    async def attempt(self, request: ChatRequest, *, zero: float) -> ChatResponse:
+    def attempt(self, request: ChatRequest, *, zero: float) -> CoroutineType[Any, Any, ChatResponse]:
         """Ask once; see `ports.model.ChatModel.attempt`."""
-        return await self._attempt(request, zero, None)
+        return self._attempt(request, zero, None)
 
-    async def relay(self, request: ChatRequest, listener: Listener, *, zero: float) -> ChatResponse:
+    def relay(self, request: ChatRequest, listener: Listener, *, zero: float) -> CoroutineType[Any, Any, ChatResponse]:
         """Ask once, heard by the listener; see `ports.model.RelayingModel.relay`."""
-        return await self._attempt(request, zero, listener)
+        return self._attempt(request, zero, listener)
 
     async def _attempt(self, request: ChatRequest, zero: float, listener: Listener | None) -> ChatResponse:
         limit = self._settings.timeout_s if request.timeout_s is None else request.timeout_s
@@ -152,7 +154,10 @@ class HttpModel:
         try:
             while True:
                 try:
-                    await self._make(made, deadline)
+                    if request.cut_after_ms is None:
+                        await self._exchange(made, deadline, None)
+                    else:
+                        await self._exchange_until(request.cut_after_ms, made, deadline)
                     break
                 except _OtherWire as other:
                     made = _Try(other.wire, request, listener)
@@ -177,14 +182,10 @@ class HttpModel:
     async def close(self) -> None:
         await self._client.close()
 
-    async def _make(self, made: _Try, deadline: float) -> None:
-        after_ms = made.request.cut_after_ms
-        if after_ms is None:
-            await self._exchange(made, deadline, None)
-        else:
-            async with Cut(after_ms) as cut:
-                made.stamps.when_sent = lambda: cut.start(made.stamps.sent or made.stamps.started)
-                await self._exchange(made, deadline, cut)
+    async def _exchange_until(self, after_ms: float, made: _Try, deadline: float) -> None:
+        async with Cut(after_ms) as cut:
+            made.stamps.when_sent = lambda: cut.start(made.stamps.sent or made.stamps.started)
+            await self._exchange(made, deadline, cut)
 
     async def _exchange(self, made: _Try, deadline: float, cut: Cut | None) -> None:
         """One request and its answer. The connection is closed unless it ended well."""

@@ -66,7 +66,7 @@ class Proxy(Record):
         said = head.partition(b"\r\n")[0].decode("latin-1")
         status = said.split(" ")[1:2]
         if status != ["200"]:
-            raise TunnelRefused(f"the proxy {self} does not connect to {server}: {said}")
+            raise TunnelRefused(f"the proxy {self} refused to connect to {server}: {said}")
 
 
 def proxy_for(url: str, variables: Mapping[str, str]) -> Proxy | None:
@@ -82,7 +82,7 @@ def proxy_for(url: str, variables: Mapping[str, str]) -> Proxy | None:
     except ValueError as error:
         raise SetupError(f"{name} is not the URL of a proxy: {error}") from error
     if proxy.scheme != "http" or not proxy.hostname:
-        raise SetupError(f"{name} names a proxy of the kind {proxy.scheme!r}; expected http://HOST:PORT")
+        raise SetupError(f"{name} names a proxy of type {proxy.scheme!r}; expected http://HOST:PORT")
     user = f"{unquote(proxy.username or '')}:{unquote(proxy.password or '')}"
     authorization = "" if user == ":" else f"Basic {base64.b64encode(user.encode()).decode()}"
     return Proxy(host=proxy.hostname, port=port, authorization=authorization)

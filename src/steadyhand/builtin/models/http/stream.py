@@ -4,6 +4,8 @@ body."""
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from functools import lru_cache
+from itertools import accumulate
 from typing import Any, ClassVar, cast
 
 import msgspec
@@ -18,8 +20,8 @@ _DATA = b"data: "
 _MESSAGE_DEPTH = 8
 
 
-ServerEvent = tuple[bytes, int]
-"""The data of one event, and how many bytes of the stream it took to complete it."""
+ServerEvents = tuple[list[bytes], list[int]]
+"""The data of each event, and how many bytes of the stream it took to complete it."""
 
 
 class EventStream:
@@ -36,16 +38,21 @@ class EventStream:
         self._data: list[bytes] = []
         self._end: int = 0
 
-    def feed(self, block: bytes) -> list[ServerEvent]:
-        events: list[ServerEvent] = []
+    def feed(self, block: bytes) -> ServerEvents:
+        events: ServerEvents = ([], [])
         rest = self._rest
         if not rest and not self._data:
-            block = self._take_plain(block, events)
+            events, block = self._take_plain(block)
             if not block:
                 return events
         rest.append(block)
         if b"\n" not in block:
             return events
+        self._take_lines(block, *events)
+        return events
+
+    def _take_lines(self, block: bytes, events: list[bytes], ends: list[int]) -> None:
+        rest = self._rest
         lines = (b"".join(rest) if len(rest) > 1 else block).split(b"\n")
         tail = lines.pop()
         self._rest = [tail] if tail else []
@@ -57,7 +64,8 @@ class EventStream:
                 line = line[:-1]  # noqa: PLW2901 - a local copy
             if not line:
                 if data:
-                    events.append((data[0] if len(data) == 1 else b"\n".join(data), end))
+                    events.append(data[0] if len(data) == 1 else b"\n".join(data))
+                    ends.append(end)
                     data.clear()
                 continue
             if line[:1] != b"d":
@@ -65,29 +73,33 @@ class EventStream:
             if line[:5] == b"data:":
                 value = line[6:] if line[5:6] == b" " else line[5:]
                 if value == DONE and not data:
-                    events.append((value, end))
+                    events.append(value)
+                    ends.append(end)
                 else:
                     data.append(value)
         self._end = end
-        return events
 
-    def _take_plain(self, block: bytes, events: list[ServerEvent]) -> bytes:
-        """Take events of one data line each, as nearly all are. Returns the rest, from the first that is different."""
-        parts = block.split(b"\n\n")
-        rest = parts.pop()
-        if b"\r" in block or block.count(b"\n") != 2 * len(parts):
-            return block
-        end = self._end
-        for part in parts:
-            if part[:6] != _DATA:
-                rest = block[end - self._end :]
-                break
-            end += len(part) + 2
-            data = part[6:]
-            events.append((data, end if data != DONE else end - 1))
-        self._end = end
-        return rest
+    def _take_plain(self, block: bytes) -> tuple[ServerEvents, bytes]:
+        """The events of a block in which each is one data line, as nearly always, and what is left; else all is."""
+        if block[:6] != _DATA:
+            return ([], []), block
+        events = block[6:].split(b"\n\ndata: ")
+        last, rest = events[-1], b""
+        if last[-2:] == b"\n\n":
+            events[-1] = last[:-2]
+        else:
+            rest = _DATA + events.pop()
+        if block.count(b"\n") != 2 * len(events) or b"\r" in block:
+            return ([], []), block
+        ends = list(accumulate([len(data) + 8 for data in events], initial=self._end))
+        self._end = ends[-1]
+        del ends[0]
+        if DONE in events:
+            ends = [end - 1 if data == DONE else end for data, end in zip(events, ends, strict=True)]
+        return (events, ends), rest
 
+
+_finish_reason = lru_cache(maxsize=64)(FinishReason)
 
 NOT_DECODED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What a decoder raises for a document that is no JSON, of another shape, or nested too deeply."""
@@ -175,13 +187,15 @@ class AnswerReader(ABC):
 
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:
+        if not self.calls:
+            return ()
         return tuple(call.finished(number) for number, (_, call) in enumerate(self.calls))
 
     def finish(self, *, streamed: bool) -> FinishReason | None:
         """How the answer ended. A stream must say so, or it may be incomplete."""
         if self.finish_reason is None:
             return FinishReason.UNKNOWN if streamed else None
-        reason = FinishReason(self.finish_reason)
+        reason = _finish_reason(self.finish_reason)
         return FinishReason.REFUSAL if self.refused and reason is FinishReason.STOP else reason
 
     @property
@@ -194,7 +208,7 @@ class AnswerReader(ABC):
 
         Only chat completions end with `[DONE]`; elsewhere a gateway may add it, and it means nothing.
         """
-        for data, end in self.events.feed(block):
+        for data, end in zip(*self.events.feed(block), strict=True):
             if data != DONE:
                 self.read(data, end)
             if self.done is not None:

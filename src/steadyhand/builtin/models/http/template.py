@@ -52,7 +52,7 @@ def check_names(template: Any, known: Mapping[str, Any], where: str) -> None:
     """Raises `SetupError` for a name that a template cannot use."""
     for name in sorted(names_in(template) - known.keys()):
         raise SetupError(
-            f"{where}: {{{name}}} stands for nothing; there is {', '.join(f'{{{each}}}' for each in known)}"
+            f"{where}: {{{name}}} is not a known placeholder; available: {', '.join(f'{{{each}}}' for each in known)}"
         )
 
 
@@ -75,7 +75,7 @@ def at_path(value: Any, path: str) -> Any:
                 raise LookupError(f"{where} has {len(listed)} entries, so there is no {part}") from None
         else:
             held = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
-            has = f"has {', '.join(map(str, held)) or 'nothing'}" if isinstance(found, dict) else "is no object"
+            has = f"has {', '.join(map(str, held)) or 'nothing'}" if isinstance(found, dict) else "is not an object"
             raise LookupError(f"there is no {part!r} in {where}, which {has}")
         taken.append(part)
     return found
@@ -104,7 +104,9 @@ class _Reader(AnswerReader):
         except LookupError as error:
             raise UnreadableResponse(f"option reply: {error}") from error
         if not isinstance(text, str):
-            raise UnreadableResponse(f"option reply: {self._wire.reply!r} leads to a {type(text).__name__}, not a text")
+            raise UnreadableResponse(
+                f"option reply: {self._wire.reply!r} points to a {type(text).__name__}; expected text"
+            )
         self.add_text(text, end)
 
 

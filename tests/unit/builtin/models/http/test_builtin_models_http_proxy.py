@@ -180,11 +180,11 @@ async def test_tls_goes_through_the_tunnel_with_the_certificates_of_the_environm
 
 async def test_a_proxy_that_refuses_is_an_error_that_says_so(monkeypatch, server):
     async with Relay(server.port, refuses=True) as relay:
-        with pytest.raises(TunnelRefused, match=r"does not connect to api\.example:443: HTTP/1\.1 407"):
+        with pytest.raises(TunnelRefused, match=r"refused to connect to api\.example:443: HTTP/1\.1 407"):
             await Proxy(host="127.0.0.1", port=relay.port).tunnel("api.example", 443)
         monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{relay.port}")
         model = _model("https://api.example/v1")
-        with pytest.raises(ModelError, match=r"the proxy 127\.0\.0\.1:.* does not connect") as caught:
+        with pytest.raises(ModelError, match=r"the proxy 127\.0\.0\.1:.* refused to connect") as caught:
             await model.attempt(ASKED, zero=0.0)
         assert caught.value.kind == "connect"
         await model.close()

@@ -18,12 +18,19 @@ STREAM = (
 EVENTS = [b'{"a": "\xc3\xa9\xe2\x82\xac"}', b"no space", b"two\nlines", b" [DONE]", b"[DONE]"]
 
 
+PLAIN = b'data: {"a": 1}\n\ndata: {"b": 2}\n\ndata: [DONE]\n\n'
+
+
+def fed(stream: EventStream, block: bytes) -> list[tuple[bytes, int]]:
+    return list(zip(*stream.feed(block), strict=True))
+
+
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 7, 64, len(STREAM)])
 def test_events_and_their_ends_do_not_depend_on_the_cut(size):
     stream = EventStream()
-    found = [event for at in range(0, len(STREAM), size) for event in stream.feed(STREAM[at : at + size])]
+    found = [event for at in range(0, len(STREAM), size) for event in fed(stream, STREAM[at : at + size])]
     assert [data for data, _ in found] == EVENTS
-    assert found == EventStream().feed(STREAM)
+    assert found == fed(EventStream(), STREAM)
     assert found[-1][1] == len(STREAM)
     assert STREAM[: found[0][1]].endswith(b'"}\n\n')
 
@@ -31,16 +38,23 @@ def test_events_and_their_ends_do_not_depend_on_the_cut(size):
 def test_every_cut_into_two_gives_the_same():
     for at in range(len(STREAM) + 1):
         stream = EventStream()
-        assert [data for data, _ in (*stream.feed(STREAM[:at]), *stream.feed(STREAM[at:]))] == EVENTS
+        assert [data for data, _ in (*fed(stream, STREAM[:at]), *fed(stream, STREAM[at:]))] == EVENTS
+
+
+@pytest.mark.parametrize("size", [1, 5, 16, 18, len(PLAIN)])
+def test_events_of_one_line_each_have_the_same_ends_however_they_are_cut(size):
+    stream = EventStream()
+    found = [event for at in range(0, len(PLAIN), size) for event in fed(stream, PLAIN[at : at + size])]
+    assert found == [(b'{"a": 1}', 16), (b'{"b": 2}', 32), (b"[DONE]", len(PLAIN) - 1)]
 
 
 def test_an_event_without_its_blank_line_is_none():
-    assert EventStream().feed(b'data: {"half": tru\n') == []
+    assert fed(EventStream(), b'data: {"half": tru\n') == []
 
 
 def test_done_needs_no_blank_line():
-    assert EventStream().feed(b"data: [DONE]\r\n") == [(b"[DONE]", 14)]
+    assert fed(EventStream(), b"data: [DONE]\r\n") == [(b"[DONE]", 14)]
 
 
 def test_a_byte_order_mark_is_skipped():
-    assert EventStream().feed(b"\xef\xbb\xbfdata: a\n\n") == [(b"a", 12)]
+    assert fed(EventStream(), b"\xef\xbb\xbfdata: a\n\n") == [(b"a", 12)]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from steadyhand.errors import SetupError
-from steadyhand.importers.lostbench.convert import import_lostbench
+from steadyhand.importers.lostbench.conversion import import_lostbench
 from steadyhand.lint.scenario import lint_scenario
 from steadyhand.records.scenario import Ask, Converse
 from steadyhand.spec.load import load
