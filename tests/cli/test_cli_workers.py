@@ -300,7 +300,7 @@ def test_an_outage_is_one_for_all_workers(batch):
         )  # fmt: skip
         out, err = process.communicate()
         assert process.returncode == 0, out + err
-        assert err.count("openai seems to be down, new calls wait") == 1
+        assert err.count("openai seems to be down; holding new calls") == 1
         assert err.count("openai is back") == 1
         assert server.received == 24
 

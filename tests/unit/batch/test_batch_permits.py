@@ -123,7 +123,7 @@ async def test_tokens_are_guessed_first_and_counted_by_the_server_after():
     for _ in range(14):
         await call(worker, tokens=60)
     assert clock.now() < 1
-    assert await call(office.worker(), tokens=60) == "the limit of openai on tokens a minute"
+    assert await call(office.worker(), tokens=60) == "openai's limit on tokens per minute"
     assert clock.now() > 60
 
 
@@ -137,7 +137,7 @@ async def test_an_outage_that_one_worker_ran_into_holds_for_all_and_is_given_up_
     assert await call(second, down()) == "openai is down"
     assert clock.now() > before
     clock.advance(GIVE_UP_S)
-    with pytest.raises(ModelError, match=r"openai has been down for .* and is given up") as raised:
+    with pytest.raises(ModelError, match=r"openai has been down for .* giving up") as raised:
         await call(first)
     assert raised.value.kind == "connect"
 
@@ -146,7 +146,7 @@ async def test_a_pause_that_one_worker_was_asked_for_holds_for_all():
     clock = SettableClock()
     office = Office(clock)
     await call(office.worker(), down("rate_limit", retry_after_s=20))
-    assert await call(office.worker()) == "openai limits the rate (429)"
+    assert await call(office.worker()) == "openai is rate limiting us (429)"
     assert clock.now() >= 20
 
 
