@@ -93,7 +93,7 @@ class RayWorkers:
             where = f"the cluster at {self._address}" if self._address is not None else "Ray on this machine"
             raise SetupError(f"--engine ray: {where} cannot be used: {_first_line(error)}") from error
         self._ray = ray
-        return int(ray.cluster_resources().get("CPU", 1))
+        return max(1, int(ray.cluster_resources().get("CPU", 1)))
 
     async def __call__(
         self, number: int, places: int, hear: Callable[[Report], None], lost: Callable[[str], None]
