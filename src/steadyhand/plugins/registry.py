@@ -158,11 +158,11 @@ class Registry:
         try:
             found: AnyEvaluator = make()
         except Exception as error:
-            raise SetupError(f"plugin {owner!r}: evaluator {type_!r} cannot be made: {fault(error)}") from error
+            raise SetupError(f"plugin {owner!r}: evaluator {type_!r} cannot be created: {fault(error)}") from error
         wrong = sorted(set(map(str, reads_of(found))) - set(get_args(Visible)))
         if wrong:
             near = advice(wrong[0], get_args(Visible))
-            raise SetupError(f"plugin {owner!r}: evaluator {type_!r} reads {wrong[0]!r}, which there is not{near}")
+            raise SetupError(f"plugin {owner!r}: evaluator {type_!r} reads {wrong[0]!r}, which does not exist{near}")
         return found
 
     def actions(self) -> dict[str, Action]:
@@ -306,7 +306,7 @@ def build_part(factory: Callable[[S], P], settings: S, what: str) -> P:
     except SteadyhandError:
         raise
     except Exception as error:
-        raise SetupError(f"{what} cannot be made: {fault(error)}") from error
+        raise SetupError(f"{what} cannot be created: {fault(error)}") from error
 
 
 def fault(error: BaseException, path: Path | None = None) -> str:
