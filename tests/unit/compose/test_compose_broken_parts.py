@@ -80,7 +80,12 @@ def test_it_passes_while_nothing_is_broken():
 @pytest.mark.parametrize(
     ("point", "name", "part", "told"),
     [
-        ("evaluators", "acme_says", broken(acme.Says, __init__=boom), r"evaluator 'acme_says' cannot be created: .*boom"),
+        (
+            "evaluators",
+            "acme_says",
+            broken(acme.Says, __init__=boom),
+            r"evaluator 'acme_says' cannot be created: .*boom",
+        ),
         ("evaluators", "acme_says", 5, "the evaluation type 'acme_says' is a int, not a class or a function"),
         (
             "evaluators",
@@ -89,7 +94,12 @@ def test_it_passes_while_nothing_is_broken():
             r"evaluator 'acme_did' reads 'action', which does not exist; did you mean `actions`\?",
         ),
         ("evaluators", "acme_approves", broken(acme.Approves, needs_judge=boom), "cannot say whether it needs a judge"),
-        ("models", "acme", broken(acme.AcmeModel, __init__=boom), r"model acme/m cannot be created: .*RuntimeError: boom"),
+        (
+            "models",
+            "acme",
+            broken(acme.AcmeModel, __init__=boom),
+            r"model acme/m cannot be created: .*RuntimeError: boom",
+        ),
         ("models", "acme", None, "the model provider 'acme' is a NoneType"),
         ("agents", "acme", broken(acme.AcmeAgent, __init__=boom), r"the agent cannot be created: .*boom"),
         ("agents", "acme", broken(acme.AcmeAgent, shows="all"), "`shows` of the agent acme is 'all'"),
