@@ -39,7 +39,7 @@ def test_two_runs_are_compared(runs: Shell):
     assert re.search(r"help +12/12 +0/12 +-100\.0 points", ended.out)
     assert "| I call for help|wait now." in ended.out
     assert "| Nothing to do with help|wait. ::error::x" in ended.out
-    assert "Also different between the sides: the model (2 scenarios)" in ended.out
+    assert "Other differences between the sides: the model (2 scenarios)" in ended.out
 
 
 def test_reports_say_the_same_as_records(runs: Shell):

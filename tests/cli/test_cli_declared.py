@@ -75,7 +75,7 @@ def test_the_steps_of_the_runtime_agent_can_be_limited(shell):
     ("written", "told"),
     [
         ("[agents.runtime]\nmax_stepps = 3\n", "unknown key `max_stepps`; did you mean `max_steps`?"),
-        ("[agents.runtime]\nmax_steps = 0\n", "expected a number of at least 1, found the number 0"),
+        ("[agents.runtime]\nmax_steps = 0\n", "expected a number of at least 1, found 0"),
         ("[agents.runtme]\nmax_steps = 3\n", "unknown agent kind 'runtme'; did you mean 'runtime'?"),
         ("[environments.e2b]\ntemplates = 'x'\n", "unknown key `templates`; did you mean `template`?"),
         ("[environments.e2b]\nworkspace = 'here'\n", "must be an absolute path below /, not 'here'"),
@@ -277,7 +277,7 @@ def test_an_unknown_check_type_names_the_nearest(shell):
     shell.write("a.yaml", text.replace("check_type: regex", "check_type: regx"))
     ended = shell("validate", "a.yaml")
     assert ended.code == 2
-    assert 'unknown check type the text "regx"; did you mean `regex`?' in ended.out
+    assert 'unknown check type "regx"; did you mean `regex`?' in ended.out
 
 
 def test_the_schema_accepts_what_validate_accepts(shell):

@@ -27,7 +27,7 @@ from steadyhand.redaction import Redactor, secrets_in_command, secrets_of_proces
 from steadyhand.version import __version__
 
 _COMMANDS = {
-    "init": ("steadyhand.cli.init:init", "Write a small project to start from."),
+    "init": ("steadyhand.cli.init:init", "Create a small starter project."),
     "run": ("steadyhand.cli.run:run", "Run scenarios and report verdicts."),
     "validate": ("steadyhand.cli.validate:validate", "Check files for errors without running anything."),
     "lint": ("steadyhand.cli.lint:lint", "Find checks that are valid but probably wrong."),

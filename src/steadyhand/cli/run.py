@@ -143,7 +143,7 @@ def report_options(command: F) -> F:
     command = click.option(
         "--junit-inconclusive",
         type=click.Choice(["skipped", "failure", "error"]),
-        help="What an inconclusive scenario is in JUnit. [default: error where CI is set, else skipped]",
+        help="How JUnit shows an inconclusive scenario. [default: error where CI is set, else skipped]",
     )(command)
     command = click.option("--junit", "junit_file", type=_FILE, help="Write a JUnit XML report; - for stdout.")(command)
     return click.option("--json", "json_file", type=_FILE, help="Write the full report as JSON; - for stdout.")(command)

@@ -106,7 +106,7 @@ def findings(each: SideComparison, confidence: float, quote: Quote) -> Iterator[
         yield _times("Time to safe", each.time_to_safe)
     if each.differs:
         parts = ", ".join(f"{quote(part)} ({_scenarios(count)})" for part, count in each.differs.items())
-        yield f"Also different between the sides: {parts}."
+        yield f"Other differences between the sides: {parts}."
 
 
 def _verdict(each: SideComparison, confidence: float) -> str:
@@ -152,7 +152,7 @@ def _times(what: str, times: TimesComparison) -> str:
     rest = f"; {left_out} disturbed ones left out" if left_out else ""
     rest += f"; {cut} cut off at the deadline, counted as that long" if cut else ""
     return (
-        f"{what}: {shift}p = {pooled.p_value:.2g}, chance that B is slower {pooled.b_slower:.0%} "
+        f"{what}: {shift}p = {pooled.p_value:.2g}, B slower in {pooled.b_slower:.0%} of pairs "
         f"({pooled.a_n} and {pooled.b_n} values); {', '.join(told)}{rest}."
     )
 

@@ -73,7 +73,7 @@ def unknown_name(
 def not_checked(unloaded: Sequence[str]) -> str:
     """Why a name is unknown, with the next step."""
     listed = " or ".join(unloaded)
-    return f"not checked, as {listed} may define it and only `run` loads it; add --plugin to check it here"
+    return f"not checked: {listed} may define it, but is only loaded by `run`; add --plugin to check it here"
 
 
 Extend = Callable[[Sequence[PluginRef], str], Vocabulary]

@@ -95,13 +95,13 @@ def show_path(path: FieldPath) -> str:
 def describe(value: Any) -> str:
     """A value as described in messages."""
     if value is None:
-        return "nothing"
+        return "null"
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
-        return f'the text "{shorten(value, 60)}"'
+        return f'"{shorten(value, 60)}"'
     if isinstance(value, int | float):
-        return f"the number {value}"
+        return f"{value}"
     if isinstance(value, list):
         return "a list" if value else "an empty list"
     return "a mapping" if isinstance(value, dict) else str(value)

@@ -75,5 +75,5 @@ def test_a_code_that_does_not_exist_is_a_finding(tmp_path: Path) -> None:
     found = FileIgnores().faults([str(file), str(file), "nowhere.yaml"])
     assert [(each.place.line, each.code, each.message) for each in found] == [
         (5, "unknown-lint-code", "unknown code `few-exmples`; did you mean `few-examples`?"),
-        (9, "unknown-lint-code", "expected a code, found the number 5"),
+        (9, "unknown-lint-code", "expected a code, found 5"),
     ]

@@ -109,10 +109,10 @@ def test_decision(load_text):
         "latency_budget, safety_invariants, pressure, constraint, rubric, expected_action, severity, expects, "
         "plugins, examples, tags, metadata, trials, pass_rate)"
     )
-    assert texts[0] == "file.yaml:2:7: name: expected text, found the number 12"
+    assert texts[0] == "file.yaml:2:7: name: expected text, found 12"
     assert "did you mean `user`? (allowed: system, user, assistant)" in texts[3]
     assert "expected at least target_ms (500), found 400" in texts[5]
-    assert "expected a number of at most 1, found the number 1.5" in texts[7]
+    assert "expected a number of at most 1, found 1.5" in texts[7]
     assert "did you mean `time_pressure`?" in texts[9]
 
 

@@ -77,7 +77,9 @@ class LatencyBudget:
         evidence = Evidence(expected=expected, found=f"{latency.ms:.1f} ms", where=where)
         figures = {"latency_ms": latency.ms, "tier": str(tier), **params.bounds()}
         if tier is LatencyTier.EXCEEDED:
-            message = f"{latency.ms:.1f} ms exceeds the critical {params.critical_ms:g} ms{_regardless(latency)}"
+            message = (
+                f"{latency.ms:.1f} ms exceeds the critical time of {params.critical_ms:g} ms{_regardless(latency)}"
+            )
             return failed(message, evidence=evidence, figures=figures)
         message = f"{latency.ms:.1f} ms is in the {tier} tier{_regardless(latency)}"
         return passed(message, evidence=evidence, figures=figures)
@@ -178,7 +180,7 @@ def _cut(params: LatencyBudgetParams, ms: float) -> EvaluationResult:
     )
     figures = {"latency_ms": ms, **params.bounds()}
     if ms < params.critical_ms:
-        message = f"the call was cut off after {ms:.1f} ms, before the critical {params.critical_ms:g} ms"
+        message = f"the call was cut off after {ms:.1f} ms, before the critical time of {params.critical_ms:g} ms"
         return inconclusive(message, evidence=evidence, figures=figures)
     message = f"the answer was incomplete when the call was cut off after {ms:.1f} ms"
     return failed(message, evidence=evidence, figures={**figures, "tier": LatencyTier.EXCEEDED.value})

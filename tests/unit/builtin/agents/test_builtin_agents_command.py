@@ -113,7 +113,7 @@ async def test_without_services_a_call_is_answered_with_a_fault(tmp_path, progra
         say(type='call', service='github', method='listIssues')
         say(type='reply', text=json.loads(sys.stdin.readline())['message'])
         """)
-    assert (await answers(tmp_path, kind))[0] == ["this trial has no services, so there is no 'github'"]
+    assert (await answers(tmp_path, kind))[0] == ["no service 'github': this trial has no services"]
 
 
 async def test_it_sees_only_the_variables_it_is_given(tmp_path, program, monkeypatch):

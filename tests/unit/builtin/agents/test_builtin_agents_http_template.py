@@ -122,7 +122,7 @@ async def test_addresses_of_the_trial_reach_headers_and_body(tmp_path, desk):
     [
         ({"text": "x"}, {"reply": "reply.text"}, r"there is no 'reply' in the answer, which has text"),
         ({"a": []}, {"reply": "a.0"}, r"a has 0 entries, so there is no 0"),
-        ({"a": 7}, {"reply": "a"}, r"'a' leads to a int, not a text"),
+        ({"a": 7}, {"reply": "a"}, r"'a' points to a int; expected text"),
         (web.Response(text="<html>", content_type="text/html"), {"reply": "a"}, "not JSON"),
         (web.Response(status=500, text="fell over"), {"reply": "a"}, "500"),
         ({"text": "x"}, {"reply": "text", "session": "sid"}, "option session: there is no 'sid'"),

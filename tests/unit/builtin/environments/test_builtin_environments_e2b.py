@@ -53,11 +53,11 @@ def test_without_the_package_it_says_what_to_install(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"template": 3}, "option template: expected text, found the number 3"),
-        ({"timeout_s": "long"}, 'option timeout_s: expected a whole number, found the text "long"'),
+        ({"template": 3}, "option template: expected text, found 3"),
+        ({"timeout_s": "long"}, 'option timeout_s: expected a whole number, found "long"'),
         ({"timeout_s": True}, "expected a whole number, found true"),
         ({"timeout_s": 0}, "expected a number more than 0"),
-        ({"internet": "no"}, 'expected true or false, found the text "no"'),
+        ({"internet": "no"}, 'expected true or false, found "no"'),
         ({"workspace": "here"}, "must be an absolute path"),
     ],
 )

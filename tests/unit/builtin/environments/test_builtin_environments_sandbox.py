@@ -142,7 +142,7 @@ def test_a_system_that_refuses_is_a_set_up_error_with_its_words(tmp_path, monkey
 
 
 def test_the_option_must_be_a_truth_value(tmp_path):
-    with pytest.raises(SetupError, match='expected true or false, found the text "no"'):
+    with pytest.raises(SetupError, match='expected true or false, found "no"'):
         LocalEnvironment(EnvironmentSettings(root=tmp_path, trial_id="t", options={"sandbox": "no"}))
 
 

@@ -216,7 +216,7 @@ judgment: {strategy: all_pass}
         ("{within: {action: A, ms: 5, after: {acton: B}}}", "rules[0].within.after.acton", "did you mean `action`?"),
         ("{never_until: {action: A, after: B, until: b}}", "rules[0].never_until", "they must differ"),
         ("{never: '-'}", "rules[0].never", "the action's name is empty"),
-        ("{never: 3}", "rules[0].never", "found the number 3"),
+        ("{never: 3}", "rules[0].never", "found 3"),
     ],
 )
 def test_a_malformed_rule_is_an_error_at_its_place(tmp_path, registry, rule, where, message):

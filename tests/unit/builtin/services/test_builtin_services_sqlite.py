@@ -223,7 +223,7 @@ def test_live_without_a_url_has_no_database(local):
     ("url", "message"),
     [
         ("mysql://x/y", "must start with sqlite: or postgresql:, not 'mysql'"),
-        ("sqlite:///gone.db", "there is no file .*gone.db"),
+        ("sqlite:///gone.db", "file not found: .*gone.db"),
     ],
 )
 def test_a_url_that_cannot_be_used_stops_the_run(local, tmp_path, url, message):
