@@ -29,9 +29,10 @@ from steadyhand.plugins.plugin import (
     UserFactory,
     provided_service,
 )
+from steadyhand.ports.agent import Agent, shows_of
 from steadyhand.ports.evaluator import AnyEvaluator, EvaluationParams, reads_of
 from steadyhand.ports.services import Action, ProvidedService
-from steadyhand.records.event import Visible
+from steadyhand.records.event import Shows, Visible
 from steadyhand.spec.validation import advice, nearest
 
 if TYPE_CHECKING:
@@ -307,6 +308,14 @@ def build_part(factory: Callable[[S], P], settings: S, what: str) -> P:
         raise
     except Exception as error:
         raise SetupError(f"{what} cannot be created: {fault(error)}") from error
+
+
+def declared_by(agent: Agent) -> tuple[str, Shows]:
+    """Its name and what it shows. Raises `SetupError` for an agent that does not keep to the port."""
+    name, shows = build_part(lambda _: agent.name, None, "the agent's name"), cast("object", shows_of(agent))
+    if not isinstance(shows, Shows):
+        raise SetupError(f"`shows` of the agent {name} is {shows!r}; expected a Shows")
+    return name, shows
 
 
 def fault(error: BaseException, path: Path | None = None) -> str:
