@@ -3,7 +3,11 @@
 The model is scripted and the checks compute, so that no server takes the second core. Beside it a bare aiohttp client
 calls an instant server from one process and from two. Every case is a process of its own, in alternation; of the rounds
 the best figure counts. Trials a second are counted from the first trial to the last; CPU includes the start of the
-workers. Not part of `make bench`: run it with `make bench-scale`.
+workers.
+
+Then the clock: decision trials against a server that answers after 50 ms and has requests stamped by the kernel, 64 in
+flight. A trial's reported latency is set against what the server noted for the same request, told apart by its seed.
+Not part of `make bench`: run it with `make bench-scale`.
 """
 
 from __future__ import annotations
@@ -16,13 +20,18 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 from pathlib import Path
 from typing import Any
 
 from benchmarks.figures import Figure
-from benchmarks.latency import model_server
+from benchmarks.latency import SERVERS, TARGETS, model_server
+from benchmarks.server_log import beside
+from benchmarks.throughput import measure_ours
 
 TRIALS = 6_000
+TIMED_TRIALS = 2_000
+STAMPED = "stamped by the kernel"
 CALLS = 5_000
 ROUNDS = int(os.environ.get("ROUNDS", "3"))
 CASES = {"1 process": (1, "local"), "2 workers": (2, "local"), "Ray, 2 actors": (2, "ray")}
@@ -66,7 +75,37 @@ def measure() -> list[Figure]:
         if name in best:
             ratio = best[name]["rate"] / best[other]["rate"]
             figures.append(Figure(name=f"{name} / {other}", value=ratio, unit="x", at_least=at_least))
+    return figures + _clocks(cases)
+
+
+def _clocks(cases: dict[str, tuple[int, str]]) -> list[Figure]:
+    best: dict[str, dict[str, float]] = {}
+    with model_server(delay_ms=50, module=SERVERS[STAMPED]) as url:
+        for _ in range(ROUNDS):
+            for name, (workers, engine) in cases.items():
+                found = _timed(url, workers, engine)
+                known = best.setdefault(name, found)
+                known.update({key: min(known[key], value) for key, value in found.items() if key != "given"})
+                known["given"] = max(known["given"], found["given"])
+    figures = []
+    for name, found in best.items():
+        for key, at_most in zip(("median", "p99"), TARGETS[STAMPED], strict=True):
+            value = found[f"error_{key}_ms"]
+            figures.append(Figure(name=f"{name}: latency error, {key}", value=value, unit="ms", at_most=at_most))
+        figures.append(Figure(name=f"{name}: latency graded at once", value=found["given"], unit="%"))
     return figures
+
+
+def _timed(url: str, workers: int, engine: str) -> dict[str, float]:
+    log = url.removesuffix("/v1") + "/log"
+    urllib.request.urlopen(urllib.request.Request(log, method="DELETE")).close()
+    with tempfile.TemporaryDirectory() as folder:
+        reported = _apart(folder, "clock", workers, engine, url)
+    with urllib.request.urlopen(log) as response:
+        found = beside(json.load(response), reported, TIMED_TRIALS)
+    told = f"{found['error_median_ms']:.3f} and {found['error_p99_ms']:.3f} ms off, {found['given']:.0f} % graded"
+    print(f"  the clock of {workers} ({engine}): {told}", flush=True)
+    return found
 
 
 def _keep(best: dict[str, dict[str, float]], name: str, found: dict[str, float]) -> None:
@@ -81,11 +120,15 @@ def _trials(workers: int, engine: str) -> dict[str, float]:
         (Path(folder) / "replies.yaml").write_text(f'rules:\n  - reply: "{_REPLY}"\n')
         checks = "".join(_CHECK % (39 - number) for number in range(10))
         (Path(folder) / "bench.scenario.yaml").write_text(f"{_SCENARIO}{checks}judgment: {{strategy: all_pass}}\n")
-        command = [sys.executable, "-m", "benchmarks.scale", str(workers), engine]
-        done = subprocess.run(
-            command, check=True, cwd=folder, capture_output=True, text=True,
-            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
-        )  # fmt: skip
+        return _apart(folder, "speed", workers, engine)
+
+
+def _apart(folder: str, what: str, workers: int, engine: str, *more: str) -> dict[str, float]:
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.scale", what, str(workers), engine, *more],
+        check=True, cwd=folder, stdout=subprocess.PIPE, text=True,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1]), "OPENAI_API_KEY": "none"},
+    )  # fmt: skip
     return json.loads(done.stdout.splitlines()[-1])
 
 
@@ -145,7 +188,16 @@ def _cpu_of_actors() -> float:
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
-def main(workers: int, engine: Any) -> None:
+def main(what: str, workers: int, engine: Any, url: str = "") -> None:
+    if what == "clock":
+        more = {"engine": engine, "ray_env": ("OPENAI_API_KEY",)} if engine == "ray" else {}
+        found = measure_ours(url, TIMED_TRIALS, Path.cwd(), workers=workers, **more)["latency_ms"]
+    else:
+        found = measure_speed(workers, engine)
+    print(json.dumps(found))
+
+
+def measure_speed(workers: int, engine: Any) -> dict[str, float]:
     import steadyhand
 
     watch = _Stopwatch()
@@ -168,8 +220,8 @@ def main(workers: int, engine: Any) -> None:
     found = {"rate": TRIALS / (watch.ended - watch.began), "cpu_ms": cpu_s * 1000 / TRIALS}
     if engine == "local" and workers > 1:
         found["worker_mb"] = children.ru_maxrss / 1024
-    print(json.dumps(found))
+    return found
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2])
+    main(sys.argv[1], int(sys.argv[2]), *sys.argv[3:])

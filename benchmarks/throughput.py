@@ -147,7 +147,8 @@ def _measure_one(client: str, base_url: str, size: int) -> dict[str, float]:
     return found
 
 
-def measure_ours(base_url: str, size: int, folder: Path) -> dict[str, Any]:
+def measure_ours(base_url: str, size: int, folder: Path, **more: Any) -> dict[str, Any]:
+    """`more` are options of the run."""
     from steadyhand.cli.run import attended, run_in_loop
     from steadyhand.compose.execution import Execution
     from steadyhand.compose.run import Run
@@ -159,9 +160,8 @@ def measure_ours(base_url: str, size: int, folder: Path) -> dict[str, Any]:
     (folder / "bench.yaml").write_text(SCENARIO)
     (folder / "steadyhand.toml").write_text(f'[providers.openai]\nbase_url = "{base_url}"\nsend_seed = true\n')
     os.environ.setdefault("OPENAI_API_KEY", "none")
-    run = Run(
-        Selection(paths=("bench.yaml",)), RunOptions(model="openai/bench", concurrency=IN_FLIGHT, trials=size, seed=1)
-    )
+    options = RunOptions(model="openai/bench", concurrency=IN_FLIGHT, trials=size, seed=1, **more)
+    run = Run(Selection(paths=("bench.yaml",)), options)
     began, cpu = time.perf_counter(), cpu_s()
     path = run_in_loop(Execution(run).execute([SilentProgress()], attend=attended), network=True)
     wall, spent = time.perf_counter() - began, cpu_s() - cpu

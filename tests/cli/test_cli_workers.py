@@ -1,8 +1,12 @@
 """--workers: the same verdicts from several processes; whatever is killed, nothing is lost and nothing done twice."""
 
 import contextlib
+import json
 import os
+import shutil
 import signal
+import socket
+import sys
 import time
 from pathlib import Path
 
@@ -11,7 +15,10 @@ import pytest
 from steadyhand.records.evaluation import Verdict
 from steadyhand.testing import Answer
 from support.loopback import Loopback
-from support.shell import DECISION
+from support.shell import DECISION, UNTIMED
+from support.timeless import timeless
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 SLOW = "rules:\n  - reply: I call for help now.\n    delay_ms: 5\n"
 STUCK = "rules:\n  - reply: I call for help now.\n    delay_ms: 60000\n"
@@ -64,19 +71,58 @@ def test_verdicts_are_those_of_a_single_process(batch):
     assert judged(batch, "workers.sqlite") == expected
 
 
-def test_a_killed_worker_is_replaced_and_its_trials_are_done_again(batch):
+def test_the_report_of_every_kind_of_agent_is_that_of_a_single_process(shell):
+    shutil.copytree(EXAMPLES, shell.folder, dirs_exist_ok=True)
+    shown = ("agents", "bring_your_own", "conversations", "plugins", "trials")
+    given = ("run", *shown, "-k", "not SCN-C-201", "--seed", "7", "--no-progress")  # its latency is graded
+    alone = shell(*given, "--json", "alone.json")
+    assert alone.code == 1, alone.err
+    ended = shell(*given, "--json", "workers.json", "--workers", "2")
+    assert ended.code == 1, ended.err
+    assert timeless(shell.folder / "workers.json") == timeless(shell.folder / "alone.json")
+
+
+def by_seed(served):
+    """Right, wrong, cut off and refused, as the seed of the trial has it."""
+    return (
+        Answer(text="I call for help now.", piece_chars=100),
+        Answer(text="We wait.", piece_chars=100),
+        Answer(text="I call for", finish_reason="length", piece_chars=100),
+        Answer(status=400, error="that cannot be answered"),
+    )[served.body["seed"] % 4]
+
+
+def test_the_report_of_a_served_model_is_that_of_a_single_process(batch):
+    with Loopback(by_seed) as server:
+        batch.write(
+            "steadyhand.toml",
+            f'[providers.openai]\nbase_url = "{server.url}"\nsend_seed = true\n'
+            '[prices."openai/x"]\ninput = 1.0\noutput = 2.0\n',
+        )
+        given = ("run", "untimed.yaml", "one.yaml", "--model", "openai/x", "--trials", "30", "--seed", "7")
+        for name, workers in (("alone.json", "1"), ("workers.json", "2")):
+            ended = batch(
+                *given, "--json", name, "--workers", workers, "--no-progress", OPENAI_API_KEY="k-0123456789abcdef"
+            )
+            assert ended.code == 1, ended.err
+    expected = timeless(batch.folder / "alone.json")
+    assert timeless(batch.folder / "workers.json") == expected
+    assert {trial["verdict"] for trial in expected["trials"]} == {"passed", "failed", "error"}
+
+
+def test_killed_workers_are_replaced_and_their_trials_are_done_again(batch):
     batch.replies(SLOW)
     process = batch.start("run", "untimed.yaml", "--trials", "400", "--workers", "2", "--seed", "7")
-    for moment in (20, 120):
-        batch.wait_for(moment, process)
-        os.kill(workers_of(process.pid)[0], signal.SIGKILL)
+    batch.wait_for(20, process)
+    for pid in workers_of(process.pid):
+        os.kill(pid, signal.SIGKILL)
     out, err = process.communicate()
     assert process.returncode == 0, out + err
-    assert "was lost: its process ended by SIGKILL" in err
+    assert err.count("was lost: its process ended by SIGKILL") == 2
     reader = batch.reader()
     assert [trial.key.index for trial in reader.trials()] == list(range(400))
     assert reader.counts()[Verdict.PASSED] == 400
-    assert {trial.ran_on.worker for trial in reader.trials()} >= {"worker 1", "worker 2", "worker 3", "worker 4"}
+    assert {trial.ran_on.worker for trial in reader.trials()} & {"worker 3", "worker 4"}
 
 
 def test_a_killed_driver_takes_its_workers_along_and_is_resumed(batch):
@@ -155,15 +201,52 @@ def test_what_a_stopped_worker_measured_is_not_graded(batch):
     assert Verdict.PASSED in {trial.judged.verdict for trial in steady}
 
 
-def test_a_trial_that_ends_every_worker_is_an_error_of_its_own(batch):
-    batch.write("mine.py", "import os, signal\ndef agent(turn):\n    os.kill(os.getpid(), signal.SIGKILL)\n")
+ENDS = """\
+import os, signal, threading
+
+def killed():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def ended():
+    os._exit(0)
+
+def out_of_memory():
+    import resource
+    resource.setrlimit(resource.RLIMIT_AS, (1, 1))
+    hoard = [bytes(2**20)]
+
+def agent(message):
+    if "What now?" in message:
+        return "I call for help now."
+    WAY()
+"""
+
+
+@pytest.mark.parametrize("way", ["killed", "ended"])
+def test_a_trial_that_ends_every_worker_is_an_error_of_its_own(batch, way):
+    batch.write("mine.py", ENDS.replace("WAY", way))
+    batch.write("two.yaml", UNTIMED.replace("untimed", "ends").replace("What now?", "End it"))
     ended = batch(
-        "run", "untimed.yaml", "--agent", "python:./mine.py:agent", "--in-process", "--workers", "2", "--no-progress"
-    )
+        "run", "two.yaml", "untimed.yaml", "--agent", "python:./mine.py:agent", "--in-process", "--workers", "2",
+        "--no-progress",
+    )  # fmt: skip
     assert ended.code == 3, ended.err
-    (trial,) = batch.reader().trials()
+    trials = {trial.key.scenario_id: trial for trial in batch.reader().trials()}
+    innocent, trial = trials["untimed"], trials["ends"]
+    assert innocent.judged.verdict is Verdict.PASSED
     assert trial.judged.verdict is Verdict.ERROR
     assert "3 workers were lost" in trial.judged.reason
+
+
+def test_a_trial_without_memory_is_an_error(batch):
+    batch.write("mine.py", ENDS.replace("WAY", "out_of_memory"))
+    batch.write("two.yaml", UNTIMED.replace("untimed", "ends").replace("What now?", "End it"))
+    ended = batch(
+        "run", "two.yaml", "--agent", "python:./mine.py:agent", "--in-process", "--workers", "2", "--no-progress"
+    )
+    assert ended.code == 3, ended.out + ended.err
+    (trial,) = batch.reader().trials()
+    assert trial.judged.verdict is Verdict.ERROR
 
 
 def test_a_limit_holds_for_the_run_and_not_for_each_worker(batch):
@@ -180,16 +263,59 @@ def test_a_limit_holds_for_the_run_and_not_for_each_worker(batch):
         assert server.received == 30
 
 
-def test_a_budget_holds_for_the_run(batch):
+SERVED = """\
+[providers.openai]
+base_url = "{url}"
+[prices."openai/x"]
+input = 1.0
+output = 2.0
+"""
+"""A call of the server takes 7 and 5 tokens."""
+
+
+@pytest.mark.parametrize("limit", [("--max-tokens", "120"), ("--max-cost", "0.00017")])
+def test_a_budget_holds_for_the_run(batch, limit):
     with Loopback(Answer(text="I call for help now.")) as server:
-        batch.write("steadyhand.toml", f'[providers.openai]\nbase_url = "{server.url}"\n')
+        batch.write("steadyhand.toml", SERVED.format(url=server.url))
         ended = batch(
             "run", "untimed.yaml", "--model", "openai/x", "--trials", "400", "--workers", "2", "--concurrency", "4",
-            "--max-tokens", "50", "--no-progress", OPENAI_API_KEY="k-0123456789abcdef",
+            *limit, "--no-progress", OPENAI_API_KEY="k-0123456789abcdef",
         )  # fmt: skip
         assert ended.code == 3, ended.err
         assert "status: interrupted" in ended.out
-        assert 0 < server.received < 200
+        assert 10 <= server.received < 10 + 4, "ten calls are paid for; what was in flight then is finished"
+
+
+def test_an_outage_is_one_for_all_workers(batch):
+    """Ten failures in a row, which neither worker had alone, and one call that looks whether the server is back."""
+
+    def down_at_first(served):
+        return Answer(status=503) if served.number <= 12 else Answer(text="I call for help now.")
+
+    with Loopback(down_at_first) as server:
+        batch.write("steadyhand.toml", SERVED.format(url=server.url))
+        process = batch.start(
+            "run", "untimed.yaml", "--model", "openai/x", "--trials", "12", "--workers", "2", "--concurrency", "12",
+            "--retries", "9", OPENAI_API_KEY="k-0123456789abcdef",
+        )  # fmt: skip
+        out, err = process.communicate()
+        assert process.returncode == 0, out + err
+        assert err.count("openai seems to be down; holding new calls") == 1
+        assert err.count("openai is back") == 1
+        assert server.received == 24
+
+
+def test_until_decided_stops_all_workers(batch):
+    batch.replies(SLOW)
+    given = ("run", "untimed.yaml", "--trials", "2000", "--until", "decided", "--pass-rate", "0.9", "--seed", "7")
+    for name, workers in (("alone.json", "1"), ("workers.json", "2")):
+        ended = batch(*given, "--workers", workers, "--concurrency", "8", "--no-progress", "--json", name)
+        assert ended.code == 0, ended.err
+    alone, found = (json.loads((batch.folder / name).read_text()) for name in ("alone.json", "workers.json"))
+    decided = alone["scenarios"][0]["until"]
+    assert decided["decision"] == "passed"
+    assert found["scenarios"][0]["until"] == decided
+    assert decided["trials"] <= len(found["trials"]) < decided["trials"] + 4 * 8
 
 
 @pytest.mark.parametrize(
@@ -223,3 +349,40 @@ def test_a_worker_that_cannot_start_stops_the_run(batch):
     )
     assert ended.code == 2, ended.out + ended.err
     assert "RuntimeError: not here" in ended.err
+
+
+def test_an_address_at_which_nothing_listens(batch):
+    ended = batch("run", "untimed.yaml", "--engine", "ray", "--ray-address", "127.0.0.1:1")
+    assert ended.code == 2
+    assert "nothing answers there" in ended.err
+    assert "ray start --head" in ended.err
+
+
+def test_an_address_that_is_not_ray(batch):
+    with Loopback(Answer()) as server:
+        address = server.url.removeprefix("http://").removesuffix("/v1")
+        ended = batch("run", "untimed.yaml", "--engine", "ray", "--ray-address", address)
+    assert ended.code == 2
+    assert ended.err.startswith(f"steadyhand: --ray-address {address}: what answers there is not Ray")
+
+
+def test_an_interrupt_while_a_cluster_is_waited_for(batch):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        process = batch.start("run", "untimed.yaml", "--engine", "ray", "--ray-address", address)
+        connection, _ = silent.accept()
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate()
+        connection.close()
+    assert process.returncode == 130, out + err
+    assert "Traceback" not in err
+
+
+def test_ray_is_not_installed(batch):
+    batch.write("without/ray.py", "raise ImportError('No module named ray')\n")
+    path = os.pathsep.join((str(batch.folder / "without"), *sys.path))
+    ended = batch("run", "untimed.yaml", "--engine", "ray", PYTHONPATH=path)
+    assert ended.code == 2
+    assert (
+        ended.err == "steadyhand: --engine ray: Ray is not installed; install it with `pip install 'steadyhand[ray]'`\n"
+    )

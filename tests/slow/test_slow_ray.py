@@ -1,16 +1,28 @@
 """--engine ray on a real cluster of a head and two nodes, on loopback: a node and the driver are killed on the way."""
 
+import shutil
 import signal
+import threading
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
 from steadyhand.records.evaluation import Verdict
 from support.command_server import CommandServer
-from support.shell import Batch
+from support.shell import UNTIMED, Batch
+from support.timeless import timeless
 
 pytestmark = [pytest.mark.slow, pytest.mark.ray, pytest.mark.filterwarnings("ignore")]
 TRIALS = 2500
+EXAMPLES = Path(__file__).parents[2] / "examples"
+ENVY = """\
+import os
+
+def agent(message):
+    seen = [name for name in ("KEPT_API_KEY", "SENT_API_KEY", "FROM_FILE") if name in os.environ]
+    return "I call for help now, only " + " ".join(seen)
+"""
 REPLIES = """\
 rules:
   - contains: Something
@@ -29,7 +41,6 @@ RUN = (
     "7",
     "--concurrency",
     "32",
-    "--no-progress",
 )
 LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 """Has Ray use 127.0.0.1, and not the address that this machine has for others."""
@@ -53,20 +64,41 @@ def batch(tmp_path):
     server.close()
 
 
-@pytest.fixture
-def cluster(monkeypatch):
-    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-    for name, value in LOOPBACK.items():
-        monkeypatch.setenv(name, value)
-    from ray.cluster_utils import Cluster
+NODE = {"node_ip_address": "127.0.0.1", "include_dashboard": False, "object_store_memory": 100 * 2**20}
 
-    loopback = {"node_ip_address": "127.0.0.1", "include_dashboard": False, "object_store_memory": 100 * 2**20}
-    made = Cluster(
-        initialize_head=True, head_node_args={"num_cpus": 0, "_system_config": FINDS_THE_DEAD_SOON, **loopback}
-    )
-    made.nodes = [made.add_node(num_cpus=2, **loopback) for _ in range(2)]
-    yield made
-    made.shutdown()
+
+@pytest.fixture(scope="module")
+def cluster():
+    """A head that runs no trials."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in {"RAY_USAGE_STATS_ENABLED": "0", **LOOPBACK}.items():
+            patch.setenv(name, value)
+        from ray.cluster_utils import Cluster
+
+        made = Cluster(
+            initialize_head=True, head_node_args={"num_cpus": 0, "_system_config": FINDS_THE_DEAD_SOON, **NODE}
+        )
+        yield made
+        made.shutdown()
+
+
+class Told:
+    """What a process says on stderr, read as it comes: a pipe that nobody reads would hold it up."""
+
+    def __init__(self, process):
+        self.lines = []
+        self._changed = threading.Condition()
+        threading.Thread(target=self._read, args=(process.stderr,), daemon=True).start()
+
+    def _read(self, stream):
+        for line in stream:
+            with self._changed:
+                self.lines.append(line)
+                self._changed.notify()
+
+    def wait_for(self, text):
+        with self._changed:
+            self._changed.wait_for(lambda: any(text in line for line in self.lines))
 
 
 def verdicts(reader):
@@ -76,24 +108,27 @@ def verdicts(reader):
     }
 
 
-def test_a_node_and_the_driver_are_killed_and_nothing_is_lost_or_done_twice(batch, cluster):
+def test_nodes_come_and_go_and_the_driver_is_killed_and_nothing_is_lost_or_done_twice(batch, cluster):
     alone = batch(*RUN)
     assert alone.code == 1, alone.err
     expected = verdicts(batch.reader())
     batch.record().unlink()
 
     process = batch.start(*RUN, "--engine", "ray", "--ray-address", cluster.address, "--workers", "2", **LOOPBACK)
+    told = Told(process)
+    told.wait_for("no worker is ready yet")
+    nodes = [cluster.add_node(num_cpus=2, **NODE) for _ in range(2)]
     batch.wait_for(800, process)
-    cluster.remove_node(cluster.nodes[0], allow_graceful=False)
+    cluster.remove_node(nodes[0], allow_graceful=False)
     batch.wait_for(2000, process)
-    assert process.poll() is None
+    assert process.poll() is None, told.lines
     process.send_signal(signal.SIGKILL)
-    process.communicate()
+    process.wait()
     kept = {trial.key: trial for trial in batch.reader().trials()}
     assert len(kept) < 2 * TRIALS
 
     address = ("--engine", "ray", "--ray-address", cluster.address)
-    ended = batch("resume", "last", *address, "--workers", "2", "--no-progress", **LOOPBACK)
+    ended = batch("resume", "last", *address, "--workers", "2", **LOOPBACK)
     assert ended.code == 1, ended.out + ended.err
     reader = batch.reader()
     found = list(reader.trials())
@@ -106,17 +141,54 @@ def test_a_node_and_the_driver_are_killed_and_nothing_is_lost_or_done_twice(batc
     print(Counter((trial.ran_on.node, trial.ran_on.worker) for trial in found), ended.err[-300:])
 
 
-def test_without_an_address_a_ray_of_this_machine_is_started_and_stopped(batch):
-    ended = batch(
-        "run", "untimed.yaml", "--trials", "20", "--engine", "ray", "--workers", "1", "--no-progress",
-        SOME_API_KEY="not-for-the-nodes",
-    )  # fmt: skip
+def test_what_a_trial_needs_travels_and_secrets_do_not(batch, cluster):
+    """Plugins, agents' sources, scripts and files are those of the examples."""
+    if len(cluster.list_all_nodes()) == 1:
+        cluster.add_node(num_cpus=2, **NODE)
+    shutil.copytree(EXAMPLES, batch.folder, dirs_exist_ok=True)
+    batch.write("envy.py", ENVY)
+    batch.write("envy.scenario.yaml", UNTIMED.replace("untimed", "envy"))
+    batch.write(".env", "FROM_FILE=value-of-the-file\n")
+    shown = ("agents", "bring_your_own", "conversations", "plugins", "trials")
+    given = ("run", *shown, "-k", "not SCN-C-201", "--seed", "7", "--no-progress")
+    alone = batch(*given, "--json", "alone.json")
+    there = ("--engine", "ray", "--ray-address", cluster.address, "--workers", "2")
+    ended = batch(*given, "--json", "ray.json", *there, **LOOPBACK)
+    assert ended.code == alone.code == 1, ended.err
+    assert timeless(batch.folder / "ray.json") == timeless(batch.folder / "alone.json")
+
+    secrets = {"KEPT_API_KEY": "value-kept-here", "SENT_API_KEY": "value-sent-there"}
+    asked = ("run", "envy.scenario.yaml", "--agent", "python:./envy.py:agent", "--in-process", "--json", "envy.json")
+    batch(*asked, *there, "--ray-env", "SENT_API_KEY", "--no-progress", **secrets, **LOOPBACK)
+    said = (batch.folder / "envy.json").read_text()
+    assert "only SENT_API_KEY" in said
+    assert "value-" not in said
+
+
+def test_a_ray_of_this_machine_is_started_and_stopped(batch):
+    ended = batch("run", "untimed.yaml", "--trials", "20", "--engine", "ray", "--workers", "1", "--no-progress")
     assert ended.code == 0, ended.err
     assert {trial.ran_on.worker for trial in batch.reader().trials()} == {"worker 1"}
 
 
-def test_an_address_that_does_not_answer_is_told(batch):
-    ended = batch("run", "untimed.yaml", "--engine", "ray", "--ray-address", "127.0.0.1:1")
-    assert ended.code == 2
-    assert "nothing answers there" in ended.err
-    assert "ray start --head" in ended.err
+@pytest.mark.parametrize("way", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_ray_of_this_machine_ends_with_the_driver(batch, way):
+    process = batch.start("run", "untimed.yaml", "--trials", "5000", "--engine", "ray", "--workers", "1")
+    batch.wait_for(20, process)
+    started = {each for each in Path("/proc").glob("[0-9]*") if daemon_of(each, process.pid)}
+    assert len(started) == 2
+    process.send_signal(way)
+    _, err = process.communicate()
+    assert process.returncode == (-9 if way is signal.SIGKILL else 130)
+    assert "logging.cc" not in err
+    while any(each.exists() for each in started):
+        pass
+
+
+def daemon_of(folder, pid):
+    """Whether it is a process of Ray's own that this one started."""
+    try:
+        name, _, fields = (folder / "stat").read_text().partition(") ")
+    except OSError:
+        return False
+    return fields.split()[1] == str(pid) and ("gcs_server" in name or "raylet" in name)

@@ -144,6 +144,17 @@ def test_the_page_on_the_json_report_names_its_format():
     assert re.findall(r"^format +(\d+)$", page, re.MULTILINE) == [str(REPORT_FORMAT)]
 
 
+def test_the_cluster_of_the_page_on_scale_can_be_read():
+    page = (ROOT / "docs" / "scale.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    cluster = yaml.safe_load(block)
+    assert (cluster["apiVersion"], cluster["kind"]) == ("ray.io/v1", "RayCluster")
+    groups = [cluster["spec"]["headGroupSpec"], *cluster["spec"]["workerGroupSpecs"]]
+    assert len({group["template"]["spec"]["containers"][0]["image"] for group in groups}) == 1
+    constraints = (ROOT / "constraints.txt").read_text(encoding="utf-8")
+    assert f"ray=={cluster['spec']['rayVersion']}\n" in constraints
+
+
 def test_a_broken_link_and_a_missing_module_are_found(tmp_path: Path):
     page = tmp_path / "page.md"
     page.write_text("# Title\n[one](#title) [two](#other) [three](gone.md)\n`engine/gone.py` `engine/trial.py`\n")

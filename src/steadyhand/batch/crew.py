@@ -7,7 +7,7 @@ import itertools
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, Protocol
 
@@ -17,7 +17,7 @@ from steadyhand.batch.messages import Order, Orders, Report
 from steadyhand.batch.permits import PermitDesk
 from steadyhand.batch.provider import ProviderGate
 from steadyhand.children.channel import RemoteError
-from steadyhand.errors import StoreError, TrialError
+from steadyhand.errors import SetupError, StoreError, TrialError
 from steadyhand.records.event import AnyEvent
 from steadyhand.records.run import PlannedTrial, TrialKey, TrialRecord
 from steadyhand.store.schema import decode
@@ -25,11 +25,25 @@ from steadyhand.store.schema import decode
 MOST_LOSSES = 3
 """A trial that was running each time this many workers were lost is not retried: it may be what kills them."""
 
+_SUSPECTS = 16
+"""Of the trials that a worker runs at once, one in so many may be on its last chance: whatever ended two workers is to
+take few others with it."""
+
 _AHEAD_S = 0.02
+_LONG_S = 0.5
 _MOST_AHEAD = 64
 _SMOOTHING = 0.3
 _ENDING_S = 10.0
+_PATIENCE_S = 10.0
+_LOOK_S = 5.0
+SILENT_LOOKS = 6
+"""Counted, and not timed: after a stop of the driver itself, what workers sent meanwhile has yet to be read."""
+
 _event = msgspec.msgpack.Decoder(AnyEvent)
+
+
+class StartFailed(SetupError):
+    """This worker could not be started; the next one may be, on another machine or a moment later."""
 
 
 class Link(Protocol):
@@ -54,39 +68,50 @@ class Launch(Protocol):
         """Start a worker that runs this many trials at once, and wait until it is ready.
 
         `hear` receives its reports, and `lost` is called once, with the reason, when the worker is gone. Raises
-        `SetupError`.
+        `SetupError`, or `StartFailed` if it is worth another try.
         """
         ...
 
 
 class _Job:
-    __slots__ = ("done", "losses", "number", "planned")
+    __slots__ = ("done", "given_at", "losses", "number", "planned")
 
     def __init__(self, number: int, planned: PlannedTrial, done: asyncio.Future[TrialRecord]) -> None:
         self.number: int = number
         self.planned: PlannedTrial = planned
         self.done: asyncio.Future[TrialRecord] = done
         self.losses: int = 0
+        self.given_at: float = 0.0
+
+    @property
+    def suspected(self) -> bool:
+        return self.losses == MOST_LOSSES - 1
 
 
 class _Hand:
     """One worker. Everything sent to it in one iteration of the event loop goes in one message."""
 
-    def __init__(self, number: int, places: int, gate: ProviderGate) -> None:
+    def __init__(self, number: int, places: int, gate: ProviderGate, now: Callable[[], float]) -> None:
         self.number: int = number
         self.places: int = places
         self.ahead: int = 0
         self.link: Link | None = None
         self.jobs: dict[int, _Job] = {}
+        self.suspects: int = 0
+        self.silent_looks: int = 0
         self.desk: PermitDesk = PermitDesk(gate, self)
         self.lag_ms: float = 0.0
+        self._now = now
         self._orders: Orders | None = None
-        self._rate: float = 0.0
-        self._last: float = time.perf_counter()
+        self._trial_s: float | None = None
 
     @property
     def room(self) -> int:
         return 0 if self.link is None else self.places + self.ahead - len(self.jobs)
+
+    @property
+    def room_for_suspects(self) -> int:
+        return min(self.room, max(1, self.places // _SUSPECTS) - self.suspects)
 
     def grant(self, number: int, reason: str) -> None:
         self._next().granted.append((number, reason))
@@ -97,6 +122,8 @@ class _Hand:
     def order(self, job: _Job) -> None:
         planned = job.planned
         self.jobs[job.number] = job
+        self.suspects += job.suspected
+        job.given_at = self._now()
         order = Order(
             number=job.number,
             scenario_id=planned.key.scenario_id,
@@ -106,14 +133,24 @@ class _Hand:
         )
         self._next().trials.append(order)
 
-    def measure(self, finished: int) -> None:
+    def take_back(self, number: int) -> _Job | None:
+        job = self.jobs.pop(number, None)
+        if job is not None:
+            self.suspects -= job.suspected
+        return job
+
+    def measure(self, jobs: Sequence[_Job]) -> None:
         """A worker that finishes many trials per round trip gets a few more than it can run at once, so that it is
-        never idle. One whose trials take long does not, because assigned trials cannot be taken back."""
-        now = time.perf_counter()
-        rate = finished / max(now - self._last, 1e-6)
-        self._last = now
-        self._rate += _SMOOTHING * (min(rate, 1e5) - self._rate)
-        self.ahead = min(_MOST_AHEAD, int(self._rate * _AHEAD_S))
+        never idle. One whose trials take long does not, because assigned trials cannot be taken back.
+
+        What counts is how long trials take, not how many end together: after a slow answer, thousands may.
+        """
+        now = self._now()
+        trial_s = max(sum(now - job.given_at for job in jobs) / len(jobs), 1e-6)
+        before_s = trial_s if self._trial_s is None else self._trial_s
+        self._trial_s = before_s + _SMOOTHING * (trial_s - before_s)
+        ahead = 0 if self._trial_s > _LONG_S else int((self.places + self.ahead) / self._trial_s * _AHEAD_S)
+        self.ahead = min(_MOST_AHEAD, ahead)
 
     def _next(self) -> Orders:
         if self._orders is None:
@@ -130,11 +167,13 @@ class _Hand:
 
 class CrewSize(NamedTuple):
     """The number of workers, and the number of trials in flight across all of them. If the number of workers is
-    `elastic`, the run starts with the first one."""
+    `elastic`, the run starts with the first one. `ahead` allows assigning a worker a few more trials than it runs at
+    once, which a run that may have to stop after any trial must not do."""
 
     workers: int
     concurrency: int
     elastic: bool = False
+    ahead: bool = True
 
 
 class Crew:
@@ -153,6 +192,7 @@ class Crew:
         gate: ProviderGate,
         spent: Callable[[AnyEvent], None],
         note: Callable[[str], None],
+        now: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._launch = launch
         self._size = size
@@ -161,12 +201,15 @@ class Crew:
         self._gate = gate
         self._spent = spent
         self._note = note
+        self._now = now
         self._hands: dict[int, _Hand] = {}
         self._starting: set[asyncio.Task[None]] = set()
         self._waiting: deque[_Job] = deque()
+        self._suspects: deque[_Job] = deque()
         self._numbers = itertools.count(1)
         self._hand_numbers = itertools.count(1)
         self._closing: bool = False
+        self._timer: asyncio.TimerHandle | None = None
         self._encoded: dict[TrialKey, bytes] = {}
         self.failure: str | None = None
         """Why no more trials can be run; None while they can."""
@@ -178,9 +221,13 @@ class Crew:
         """
         tasks = [self._begin(self._start(next(self._hand_numbers))) for _ in range(self._size.workers)]
         when = asyncio.FIRST_COMPLETED if self._size.elastic else asyncio.ALL_COMPLETED
-        done, _ = await asyncio.wait(tasks, return_when=when)
+        done, _ = await asyncio.wait(tasks, return_when=when, timeout=_PATIENCE_S)
+        if not done:
+            self._note("no worker is ready yet; a cluster without room for one has to grow first")
+            done, _ = await asyncio.wait(tasks, return_when=when)
         for task in done:
             task.result()
+        self._keep_looking()
 
     def _begin(self, starting: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(starting)
@@ -198,10 +245,11 @@ class Crew:
             self._note(f"a worker could not be started; the run continues with the others: {error}")
             return
         self.failure = f"no workers are left, and none could be started: {error}"
-        for job in self._waiting:
-            if not job.done.done():
-                job.done.set_exception(TrialError(self.failure))
-        self._waiting.clear()
+        for jobs in (self._suspects, self._waiting):
+            for job in jobs:
+                if not job.done.done():
+                    job.done.set_exception(TrialError(self.failure))
+            jobs.clear()
 
     @property
     def places(self) -> int:
@@ -227,6 +275,8 @@ class Crew:
     async def close(self) -> None:
         """Stop all workers and whatever they are still doing. Safe to call twice."""
         self._closing = True
+        if self._timer is not None:
+            self._timer.cancel()
         for task in list(self._starting):
             task.cancel()
         links = [hand.link for hand in self._hands.values() if hand.link is not None]
@@ -238,7 +288,7 @@ class Crew:
         self._hands.clear()
 
     async def _start(self, number: int) -> None:
-        hand = _Hand(number, self._share, self._gate)
+        hand = _Hand(number, self._share, self._gate, self._now)
         gone = False
 
         def lost(reason: str) -> None:
@@ -247,7 +297,7 @@ class Crew:
             if hand.link is not None:
                 self._lost(hand, reason)
 
-        link = await self._launch(number, self._share, lambda report: self._hear(hand, report), lost)
+        link = await self._launched(number, lambda report: self._hear(hand, report), lost)
         if self._closing or gone:
             await link.close(0.0)
             return
@@ -255,17 +305,50 @@ class Crew:
         self._hands[number] = hand
         self._deal()
 
+    async def _launched(self, number: int, hear: Callable[[Report], None], lost: Callable[[str], None]) -> Link:
+        for _ in range(MOST_LOSSES - 1):
+            try:
+                return await self._launch(number, self._share, hear, lost)
+            except StartFailed as error:
+                self._note(f"{error}; starting it again")
+        return await self._launch(number, self._share, hear, lost)
+
+    def look(self) -> None:
+        """Say once which workers, of which something is heard every second, have not been heard from for long.
+
+        They are not given up: what stops or keeps one busy may end, and its trials would be done twice.
+        """
+        for hand in self._hands.values():
+            hand.silent_looks += 1
+            if hand.silent_looks == SILENT_LOOKS and hand.link is not None:
+                self._note(
+                    f"{hand.link.name} has not been heard from for {SILENT_LOOKS * _LOOK_S:.0f} s, and "
+                    f"{len(hand.jobs)} trials wait for it; it is stopped, or something in it computes without end"
+                )
+
+    def _keep_looking(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(_LOOK_S, self._look_again)
+
+    def _look_again(self) -> None:
+        self.look()
+        self._keep_looking()
+
     def _deal(self) -> None:
-        while self._waiting:
-            hand = max(self._hands.values(), key=lambda each: each.room, default=None)
-            if hand is None or hand.room <= 0:
+        self._deal_out(self._suspects, lambda hand: hand.room_for_suspects)
+        self._deal_out(self._waiting, lambda hand: hand.room)
+
+    def _deal_out(self, jobs: deque[_Job], room: Callable[[_Hand], int]) -> None:
+        while jobs:
+            hand = max(self._hands.values(), key=room, default=None)
+            if hand is None or room(hand) <= 0:
                 return
-            job = self._waiting.popleft()
+            job = jobs.popleft()
             if not job.done.done():
                 hand.order(job)
 
     def _hear(self, hand: _Hand, report: Report) -> None:
         """A record counts only if it comes from the worker that the trial is assigned to, so no trial counts twice."""
+        hand.silent_looks = 0
         if report.lag_ms is not None:
             hand.lag_ms = report.lag_ms
         for event in report.spent:
@@ -276,12 +359,15 @@ class Crew:
             hand.desk.end(end)
         for wait in report.back_offs:
             hand.desk.back_off(wait)
+        ended: list[_Job] = []
         for number, data in report.done:
-            job = hand.jobs.pop(number, None)
+            job = hand.take_back(number)
             if job is not None and not job.done.done():
                 self._settle(job, data)
-        if report.done:
-            hand.measure(len(report.done))
+                ended.append(job)
+        if ended:
+            if self._size.ahead:
+                hand.measure(ended)
             self._deal()
 
     def _lost(self, hand: _Hand, reason: str) -> None:
@@ -301,7 +387,7 @@ class Crew:
                     TrialError(f"{MOST_LOSSES} workers were lost while running this trial, most recently: {told}")
                 )
             else:
-                self._waiting.appendleft(job)
+                (self._suspects if job.suspected else self._waiting).appendleft(job)
         self._begin(self._start(next(self._hand_numbers)))
         self._deal()
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Generator
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
 from typing import Protocol, Self
 
-from steadyhand.batch.limits import SPACING_S, Pace
+from steadyhand.batch.limits import OPENING_S, SPACING_S, Pace
 from steadyhand.batch.messages import BackOff, CallEnd, LeaveRequest
 from steadyhand.batch.provider import ProviderAdmission, ProviderGate, expected_tokens, provider_of
 from steadyhand.children.channel import RemoteError, raised, remote_error
@@ -101,6 +101,39 @@ class PermitDesk:
         self._waits.clear()
 
 
+class _Starts:
+    """When the calls of this process to one provider start: some time apart, and longer while connections are opened,
+    so that the first are timed as well as the rest.
+
+    That longer wait comes before leave is asked for. Leave that is used long after it was given would let more calls
+    into a minute than its limit.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._opening: Pace = Pace(OPENING_S)
+        self._pace: Pace = Pace(SPACING_S)
+        self._active: int = 0
+        self._most: int = 0
+
+    async def before_leave(self) -> None:
+        if self._active >= self._most:
+            await self._wait(self._opening)
+
+    async def after_leave(self) -> None:
+        await self._wait(self._pace)
+        self._active += 1
+        self._most = max(self._most, self._active)
+
+    def ended(self) -> None:
+        self._active -= 1
+
+    async def _wait(self, pace: Pace) -> None:
+        wait_s = pace.wait_s(self._clock.now())
+        if wait_s > 0:
+            await self._clock.sleep(wait_s)
+
+
 class RemoteGate:
     """Implements `Gate` in a worker. `free` are the providers that `own` handles without the driver."""
 
@@ -117,7 +150,7 @@ class RemoteGate:
         self._own = own
         self._free = frozenset(free)
         self._is_free: dict[str, bool] = {}
-        self._paces: dict[str, Pace] = {}
+        self._starts: dict[str, _Starts] = {}
         self._numbers = itertools.count(1)
         self._wait = wait
         self.clock: Clock = clock
@@ -128,12 +161,9 @@ class RemoteGate:
     def admit(self, model: str, request: ChatRequest) -> AbstractAsyncContextManager[Admission]:
         if self._leaves_alone(model):
             return self._own.admit(model, request)
-        pace = self._paces.get(model)
-        if pace is None:
-            pace = self._paces[model] = Pace(SPACING_S)
-        return _RemoteAdmission(
-            self, LeaveRequest(number=next(self._numbers), model=model, amount=expected_tokens(request)), pace
-        )
+        starts = self._starts.setdefault(provider_of(model), _Starts(self.clock))
+        ask = LeaveRequest(number=next(self._numbers), model=model, amount=expected_tokens(request))
+        return _RemoteAdmission(self, ask, starts)
 
     @contextmanager
     def backing_off(self, model: str, error: ModelError, seconds: float) -> Generator[None]:
@@ -165,24 +195,23 @@ class RemoteGate:
 class _RemoteAdmission:
     """Implements `Admission` with a permit from the driver."""
 
-    __slots__ = ("_ask", "_end", "_gate", "_pace", "reason")
+    __slots__ = ("_ask", "_end", "_gate", "_starts", "reason")
 
-    def __init__(self, gate: RemoteGate, ask: LeaveRequest, pace: Pace) -> None:
+    def __init__(self, gate: RemoteGate, ask: LeaveRequest, starts: _Starts) -> None:
         self._gate = gate
         self._ask = ask
-        self._pace = pace
+        self._starts = starts
         self._end: CallEnd = CallEnd(number=ask.number)
         self.reason: str = ""
 
     async def __aenter__(self) -> Self:
         gate, number = self._gate, self._ask.number
+        await self._starts.before_leave()
         waiting = gate.asked[number] = asyncio.get_running_loop().create_future()
         gate.send_ask(self._ask)
         try:
             self.reason = await waiting
-            wait_s = self._pace.wait_s(gate.clock.now())
-            if wait_s > 0:
-                await gate.clock.sleep(wait_s)
+            await self._starts.after_leave()
         except BaseException:
             gate.send_end(self._end)
             raise
@@ -191,6 +220,7 @@ class _RemoteAdmission:
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        self._starts.ended()
         self._gate.send_end(self._end)
 
     def succeeded(self, response: ChatResponse) -> None:

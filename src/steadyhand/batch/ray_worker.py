@@ -5,20 +5,28 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import queue
+import signal
 import socket
+import threading
 from collections.abc import Callable, Mapping
+from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
-from steadyhand.batch.crew import Link
+from steadyhand.batch.crew import Link, StartFailed
 from steadyhand.batch.messages import Orders, Report, WorkerSetup
 from steadyhand.children.channel import RemoteError, raised
 from steadyhand.errors import SetupError, SteadyhandError
 
 _CONNECT_S = 10.0
+_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+_SETTINGS = 4
+_NO_SETTINGS = bytes((0, 0, 0, _SETTINGS, 0, 0, 0, 0, 0))
+T = TypeVar("T")
 _LEFT_OUT = (".git", ".venv", "venv", "node_modules", "__pycache__", ".steadyhand", ".env", "*.env")
 _INSTALL = "install it with `pip install 'steadyhand[ray]'`"
 
@@ -49,17 +57,21 @@ class RayWorkers:
         self._variables = dict(variables or {})
         self._cpus = cpus
         self._ray: Any = None
+        self._thread: _RayThread = _RayThread()
 
     async def open(self) -> int:
         """Connect, and return the number of processors in the cluster. Raises `SetupError`."""
         if self._address is not None:
-            await asyncio.to_thread(_check_address, self._address)
-        # In a thread: Ray takes over the signals of the main one.
-        return await asyncio.to_thread(self._connect)
+            await self._thread.call(partial(_check_address, self._address))
+        processors = await self._thread.call(self._connect)
+        if threading.current_thread() is threading.main_thread():
+            # Ray's own handler, which prints a stack trace, has taken the place of ours.
+            signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGTERM))
+        return processors
 
     async def close(self) -> None:
         if self._ray is not None:
-            await asyncio.to_thread(self._ray.shutdown)
+            await self._thread.call(self._ray.shutdown)
 
     def _connect(self) -> int:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -81,7 +93,7 @@ class RayWorkers:
             where = f"the cluster at {self._address}" if self._address is not None else "Ray on this machine"
             raise SetupError(f"--engine ray: {where} cannot be used: {_first_line(error)}") from error
         self._ray = ray
-        return int(ray.cluster_resources().get("CPU", 1))
+        return max(1, int(ray.cluster_resources().get("CPU", 1)))
 
     async def __call__(
         self, number: int, places: int, hear: Callable[[Report], None], lost: Callable[[str], None]
@@ -94,11 +106,15 @@ class RayWorkers:
         try:
             answer: bytes = await handle.start.remote(msgspec.msgpack.encode(setup))
         except Exception as error:
-            raise SetupError(f"{name} did not start: {_first_line(error)}") from error
+            raise StartFailed(f"{name} did not start: {_first_line(error)}") from error
         fault = msgspec.msgpack.decode(answer, type=RemoteError | None)
         if fault is not None:
             error = raised(fault)
-            raise error if isinstance(error, SteadyhandError) else SetupError(f"{name}: {fault.type}: {fault.message}")
+            with contextlib.suppress(Exception):
+                self._ray.kill(handle)
+            if isinstance(error, SteadyhandError):
+                raise error
+            raise StartFailed(f"{name} did not start: {fault.type}: {fault.message}")
         return _RayWorker(name, handle, self._ray, hear, lost)
 
 
@@ -137,21 +153,70 @@ class _RayWorker:
         self._lost(reason)
 
 
+class _RayThread:
+    """The thread that talks to Ray while it connects and disconnects: in the main one, Ray would take over the signals.
+
+    Nobody waits for it at the end, since connecting may take for ever and cannot be cancelled. It lives as long as the
+    process: what Ray starts on this machine is killed by the kernel when the thread that started it ends.
+    """
+
+    def __init__(self) -> None:
+        self._work: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        threading.Thread(target=self._run, daemon=True).start()
+
+    async def call(self, work: Callable[[], T]) -> T:
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[T] = loop.create_future()
+
+        def settle(set_outcome: Callable[[], None]) -> None:
+            if not done.done():
+                set_outcome()
+
+        def run() -> None:
+            try:
+                found = work()
+            except BaseException as error:  # noqa: BLE001 - raised where it is awaited
+                outcome = partial(done.set_exception, error)
+            else:
+                outcome = partial(done.set_result, found)
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(settle, outcome)
+
+        self._work.put(run)
+        return await done
+
+    def _run(self) -> None:
+        while True:
+            self._work.get()()
+
+
 def _check_address(address: str) -> None:
-    """Raises `SetupError` if nothing answers; Ray itself would take minutes to notice."""
+    """Raises `SetupError` if no gRPC server answers; Ray itself would take minutes to notice, or hang."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if not host or not port.isdigit():
         if address == "auto":
             return
         raise SetupError(f"--ray-address {address}: expected host:port, such as 10.0.0.5:6379, ray://host:port or auto")
+    instead = "start the head node with `ray start --head`, or leave the address out to use this machine"
     try:
-        with socket.create_connection((host, int(port)), timeout=_CONNECT_S):
-            return
+        with socket.create_connection((host, int(port)), timeout=_CONNECT_S) as connection:
+            greeted = os.environ.get("RAY_USE_TLS", "0") != "0" or _speaks_http2(connection)
     except OSError as error:
-        raise SetupError(
-            f"--ray-address {address}: nothing answers there ({error}); start the head node with "
-            "`ray start --head`, or leave the address out to use this machine"
-        ) from error
+        raise SetupError(f"--ray-address {address}: nothing answers there ({error}); {instead}") from error
+    if not greeted:
+        raise SetupError(f"--ray-address {address}: what answers there is not Ray; {instead}")
+
+
+def _speaks_http2(connection: socket.socket) -> bool:
+    """Whether it answers the preface of HTTP/2 with its settings, as every gRPC server does. Raises `OSError`."""
+    connection.sendall(_PREFACE + _NO_SETTINGS)
+    answer = b""
+    while len(answer) < len(_NO_SETTINGS):
+        data = connection.recv(64)
+        if not data:
+            return False
+        answer += data
+    return answer[3] == _SETTINGS
 
 
 def _first_line(error: BaseException) -> str:

@@ -49,6 +49,8 @@ class Stops(Protocol):
     def stopping(self) -> bool: ...
 
 
+_LOOK_S = 0.1
+
 Attend = Callable[[Callable[[str], None]], AbstractContextManager[Stops]]
 """Entered around the trials, in the task that runs them, with a function that shows a message to the user."""
 
@@ -123,7 +125,7 @@ class Execution:
                     note(f"{message} ({count} scenarios)" if count > 1 else message)
                 self._canaries = self._prepare_canaries(builder)
                 with attend(note) as interrupts:
-                    await self._open_workers(note)
+                    await self._open_workers(note, interrupts)
                     lag.reset()
                     return await self._record(builder, tape, observers, interrupts)
             finally:
@@ -134,13 +136,25 @@ class Execution:
                 if self._workers is not None:
                     clean_workspaces()  # of a worker that was killed
 
-    async def _open_workers(self, note: Callable[[str], None]) -> None:
-        """Raises `SetupError` when the workers cannot start."""
-        if self._run.crewed:
-            from steadyhand.compose.executors import open_workers
+    async def _open_workers(self, note: Callable[[str], None], interrupts: Stops) -> None:
+        """Raises `SetupError` when the workers cannot start, and `KeyboardInterrupt` when nobody wants them any more:
+        a cluster may take minutes to have room for them."""
+        if not self._run.crewed:
+            return
+        from steadyhand.compose.executors import open_workers
 
-            assert isinstance(self._gate, ProviderGate), "a replay runs in one process"
-            self._workers = await open_workers(self._run, self._gate, note)
+        assert isinstance(self._gate, ProviderGate), "a replay runs in one process"
+        opening = asyncio.ensure_future(open_workers(self._run, self._gate, note))
+        try:
+            while not opening.done() and not interrupts.stopping:
+                await asyncio.wait([opening], timeout=_LOOK_S)
+        finally:
+            if not opening.done():
+                opening.cancel()
+                await asyncio.wait([opening])
+        if opening.cancelled():
+            raise KeyboardInterrupt
+        self._workers = opening.result()
 
     def _cannot_pass(self) -> list[str]:
         """A note for each maximum number of trials that is too low for the test ever to pass."""
@@ -250,7 +264,7 @@ class Execution:
             return kept
 
         def stopping() -> bool:
-            failed = crew is not None and crew.failure is not None
+            failed = self._without_workers is not None
             return interrupts.stopping or failed or tape.broken is not None or not self._run.budget.may_start()
 
         return Batch(
@@ -298,6 +312,11 @@ class Execution:
         replaced = (*before.replaced, msgspec.structs.replace(before, replaced=()))
         return msgspec.structs.replace(trial, replaced=replaced)
 
+    @property
+    def _without_workers(self) -> str | None:
+        """Why no worker can run a trial any more; None while one can, and for a run of one process."""
+        return self._workers.crew.failure if self._workers is not None else None
+
     async def _ask_rest(self, builder: Builder, interrupts: Stops) -> None:
         if self._canaries is not None and not interrupts.stopping:
             await self._canaries.rest(builder, Prices.of_run(self._header))
@@ -306,6 +325,8 @@ class Execution:
         notes = [f"{trial}: {_late(count)} after the trial had ended, refused" for trial, count in builder.late.items()]
         if self._run.budget.exhausted is not None:
             notes.append(f"{self._run.budget.exhausted}; no more trials were started")
+        if (failure := self._without_workers) is not None:
+            notes.append(f"{failure}; no more trials were started")
         return notes
 
     def _close(self, writer: RunWriter) -> None:
@@ -314,6 +335,7 @@ class Execution:
             or self.broken is not None
             or self.crashed is not None
             or self._run.budget.exhausted is not None
+            or self._without_workers is not None
         ) or (self._run.origin is not None and not self._run.origin.complete)
         took_ms = self._header.took_ms + (time.monotonic() - self._began) * 1000
         header = self._header = msgspec.structs.replace(self._header, took_ms=took_ms)

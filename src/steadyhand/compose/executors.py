@@ -77,7 +77,7 @@ async def open_workers(run: Run, gate: ProviderGate, note: Callable[[str], None]
     }
     if settings.options.engine == "ray":
         return await _on_ray(run, setup, given)
-    size = CrewSize(min(settings.workers, settings.concurrency), settings.concurrency)
+    size = CrewSize(min(settings.workers, settings.concurrency), settings.concurrency, ahead=not _may_stop_early(run))
     crew = Crew(LocalWorkers(_MAIN, setup), size, **given)
     workers = Workers(crew)
     try:
@@ -113,7 +113,12 @@ async def _on_ray(run: Run, setup: WorkerSetup, given: dict[str, Any]) -> Worker
         cpus=workers or os.cpu_count() or 1,
     )
     processors = await ray.open()
-    size = CrewSize(min(workers or processors, settings.concurrency), settings.concurrency, elastic=True)
+    size = CrewSize(
+        min(workers or processors, settings.concurrency),
+        settings.concurrency,
+        elastic=True,
+        ahead=not _may_stop_early(run),
+    )
     crew = Crew(ray, size, trusted=False, **given)
     opened = Workers(crew, ray.close)
     try:
@@ -122,6 +127,11 @@ async def _on_ray(run: Run, setup: WorkerSetup, given: dict[str, Any]) -> Worker
         await opened.close()
         raise
     return opened
+
+
+def _may_stop_early(run: Run) -> bool:
+    """Whether any trial may turn out to have been the last: trials that workers already have are paid for."""
+    return run.budget.limited or run.header.until is not None
 
 
 def _named_variables(names: tuple[str, ...], settings: Settings) -> dict[str, str]:

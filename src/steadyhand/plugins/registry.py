@@ -22,9 +22,10 @@ from steadyhand.plugins.plugin import (
     UserFactory,
     provided_service,
 )
+from steadyhand.ports.agent import Agent, shows_of
 from steadyhand.ports.evaluator import AnyEvaluator, EvaluationParams, reads_of
 from steadyhand.ports.services import Action, ProvidedService
-from steadyhand.records.event import Visible
+from steadyhand.records.event import Shows, Visible
 from steadyhand.spec.validation import advice, nearest
 from steadyhand.user_file import fault
 
@@ -152,11 +153,11 @@ class Registry:
         try:
             found: AnyEvaluator = make()
         except Exception as error:
-            raise SetupError(f"plugin {owner!r}: evaluator {type_!r} cannot be made: {fault(error)}") from error
+            raise SetupError(f"plugin {owner!r}: evaluator {type_!r} cannot be created: {fault(error)}") from error
         wrong = sorted(set(map(str, reads_of(found))) - set(get_args(Visible)))
         if wrong:
             near = advice(wrong[0], get_args(Visible))
-            raise SetupError(f"plugin {owner!r}: evaluator {type_!r} reads {wrong[0]!r}, which there is not{near}")
+            raise SetupError(f"plugin {owner!r}: evaluator {type_!r} reads {wrong[0]!r}, which does not exist{near}")
         return found
 
     def actions(self) -> dict[str, Action]:
@@ -271,7 +272,15 @@ def build_part(factory: Callable[[S], P], settings: S, what: str) -> P:
     except SteadyhandError:
         raise
     except Exception as error:
-        raise SetupError(f"{what} cannot be made: {fault(error)}") from error
+        raise SetupError(f"{what} cannot be created: {fault(error)}") from error
+
+
+def declared_by(agent: Agent) -> tuple[str, Shows]:
+    """Its name and what it shows. Raises `SetupError` for an agent that does not keep to the port."""
+    name, shows = build_part(lambda _: agent.name, None, "the agent's name"), cast("object", shows_of(agent))
+    if not isinstance(shows, Shows):
+        raise SetupError(f"`shows` of the agent {name} is {shows!r}; expected a Shows")
+    return name, shows
 
 
 class InstalledPlugins:

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from steadyhand.batch.crew import Crew, CrewSize
+from steadyhand.batch.crew import SILENT_LOOKS, Crew, CrewSize, StartFailed
 from steadyhand.batch.messages import CallEnd, LeaveRequest, Report
 from steadyhand.batch.plan import Plan
 from steadyhand.batch.provider import ProviderGate, ProviderLimits
@@ -41,8 +41,8 @@ class Hand:
     def granted(self):
         return [number for orders in self.sent for number, _ in orders.granted]
 
-    def answer(self, order):
-        self.hear(Report(done=[(order.number, encode(record_of(order)))]))
+    def answer(self, *orders):
+        self.hear(Report(done=[(order.number, encode(record_of(order))) for order in orders]))
 
 
 def record_of(order):
@@ -62,13 +62,17 @@ PLAN = Plan([a_scenario()], seed=1, trials=40)
 
 
 class Office:
-    """Starts hands, and fails to from `refuse` on."""
+    """Starts hands, and fails to from `refuse` on, or as often as it `stumbles`."""
 
     def __init__(self):
         self.hands = []
         self.refuse = None
+        self.stumbles = 0
 
     async def __call__(self, number, places, hear, lost):
+        if self.stumbles:
+            self.stumbles -= 1
+            raise StartFailed(f"worker {number} did not start: a folder is gone")
         if self.refuse is not None:
             raise SetupError(self.refuse)
         self.hands.append(Hand(number, hear, lost))
@@ -85,14 +89,16 @@ def clock():
     return SettableClock(auto_advance=False)
 
 
-async def opened(office, *, clock=None, workers=2, concurrency=4, limits=None, notes=None):
-    gate = ProviderGate(clock=clock or SettableClock(), limits=limits or {})
+async def opened(office, *, clock=None, workers=2, concurrency=4, limits=None, notes=None, ahead=True):
+    clock = clock or SettableClock()
+    gate = ProviderGate(clock=clock, limits=limits or {})
     crew = Crew(
         office,
-        CrewSize(workers, concurrency),
+        CrewSize(workers, concurrency, ahead=ahead),
         gate=gate,
         spent=lambda event: None,
         note=(notes if notes is not None else []).append,
+        now=clock.now,
     )
     await crew.open()
     return crew
@@ -119,6 +125,24 @@ async def test_trials_are_shared_out_evenly_and_no_more_than_the_places(office):
     assert sum(task.done() for task in waiting) == 4
     await crew.close()
     assert all(hand.closed for hand in office.hands)
+    for task in waiting:
+        task.cancel()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "may_stop", "ahead"), [(0.005, False, True), (20.0, False, False), (0.005, True, False)]
+)
+async def test_only_what_is_done_in_no_time_is_given_ahead(office, clock, seconds, may_stop, ahead):
+    crew = await opened(office, clock=clock, workers=1, concurrency=20, ahead=not may_stop)
+    waiting = perform(crew, 40)
+    await turn()
+    (hand,) = office.hands
+    clock.advance(seconds)
+    hand.answer(*hand.trials)  # all at once, as after a slow answer to each
+    await turn()
+    assert (crew.places > 20) is ahead
+    assert (len(hand.trials) == 40) or not ahead
+    await crew.close()
     for task in waiting:
         task.cancel()
 
@@ -158,6 +182,24 @@ async def test_a_trial_that_is_there_each_time_a_worker_is_lost_is_given_up(offi
     await crew.close()
 
 
+async def test_a_trial_that_ends_workers_takes_no_other_with_it(office):
+    crew = await opened(office, workers=1, concurrency=4)
+    waiting = perform(crew, 4)
+    number = 0
+    while not all(task.done() for task in waiting):
+        await turn()
+        hand = office.hands[number]
+        killer = [order for order in hand.trials if order.index == 2]
+        if killer:
+            number += 1
+            hand.lost("gone")
+        else:
+            hand.answer(*hand.trials)
+    assert [task.exception() is None for task in waiting] == [True, True, False, True]
+    assert number == 3
+    await crew.close()
+
+
 async def test_the_run_fails_when_there_is_nobody_left(office):
     crew = await opened(office, workers=1, concurrency=2)
     waiting = perform(crew, 2)
@@ -171,6 +213,35 @@ async def test_the_run_fails_when_there_is_nobody_left(office):
     with pytest.raises(TrialError):
         await crew.perform(PLAN[3])
     await crew.close()
+
+
+async def test_a_worker_that_is_silent_for_long_is_named_once_and_keeps_its_trials(office):
+    notes = []
+    crew = await opened(office, workers=2, concurrency=2, notes=notes)
+    waiting = perform(crew, 2)
+    await turn()
+    stopped, steady = office.hands
+    for _ in range(3 * SILENT_LOOKS):
+        steady.hear(Report())
+        crew.look()
+    (told,) = notes
+    assert told.startswith("worker 1 has not been heard from for 30 s, and 1 trials wait for it")
+    for hand in (stopped, steady):
+        hand.answer(*hand.trials)
+    assert [record.key.index for record in await asyncio.gather(*waiting)] == [0, 1]
+    await crew.close()
+
+
+async def test_one_that_could_not_start_at_first_is_started_again(office):
+    office.stumbles = 2
+    notes = []
+    crew = await opened(office, workers=1, notes=notes)
+    assert len(office.hands) == 1
+    assert notes == 2 * ["worker 1 did not start: a folder is gone; starting it again"]
+    await crew.close()
+    office.stumbles = 3
+    with pytest.raises(SetupError, match="a folder is gone"):
+        await opened(office, workers=1)
 
 
 async def test_one_that_cannot_start_stops_the_run(office):
