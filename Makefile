@@ -50,7 +50,7 @@ test-local: $(LOCAL) ## run the tests that need the real model
 # Many tests wait for a process, a browser or a timeout, so there are 50% more workers than processors.
 WORKERS := $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 2) * 3 // 2)')
 test: $(READY) ## run the tests, except those with their own target
-	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal --no-cov -m "not slow and not local and not browser"
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal --no-cov -m "not slow and not local and not browser and not types"
 
 .PHONY: test-browser coverage
 test-browser: $(READY) ## run the browser tests in a real Chromium
@@ -76,8 +76,9 @@ $(NODE)/.ready: examples/gateway/package.json
 test-frameworks: $(FRAMEWORKS) $(NODE)/.ready ## run agents of real frameworks, a Node program and a service, unmodified
 	STEADYHAND_ALL_FRAMEWORKS=1 $(BIN)/python -m pytest -q --no-cov -m "" tests/cli/test_cli_unmodified_agents.py tests/cli/test_cli_frameworks.py tests/unit/gateway/test_gateway_spans.py
 
-test-slow: $(READY) ## run the tests that take minutes
+test-slow: $(READY) ## run the tests that take minutes, and the properties with many more examples
 	$(BIN)/python -m pytest -q -m "slow and not ray"
+	$(BIN)/python -m pytest -q --no-cov -n $(WORKERS) --hypothesis-profile thorough -m "hypothesis and not slow"
 
 RAY := $(VENV)/.ray
 $(RAY): $(READY)

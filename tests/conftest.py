@@ -1,9 +1,12 @@
 """What holds for all tests."""
 
+import gc
 import os
 import signal
 import sys
+from collections.abc import Generator
 
+import pytest
 from hypothesis import settings
 
 # A job in the background of a shell ignores interrupts from the start, and so would every program that a test starts.
@@ -14,5 +17,17 @@ sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # A busy machine may take long over an example, and over the import of a library that the first one asks for.
-settings.register_profile("tests", deadline=None)
+settings.register_profile("tests", deadline=None, max_examples=25)
+settings.register_profile("thorough", deadline=None, max_examples=500)
 settings.load_profile("tests")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collected tests live until the end: the garbage collector need not look through them, now or in every test."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()

@@ -10,7 +10,7 @@ from steadyhand.records.evaluation import Verdict
 
 def test_once_finishes_what_is_in_flight_and_reports(batch):
     batch.replies("rules:\n  - reply: I call for help now.\n    delay_ms: 300\n")
-    process = batch.start("run", "untimed.yaml", "--trials", "40", "--concurrency", "4")
+    process = batch.start_from_nothing("run", "untimed.yaml", "--trials", "40", "--concurrency", "4")
     batch.wait_for(4, process)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate()

@@ -132,7 +132,7 @@ def test_a_run_with_a_stuck_agent_is_stopped_and_leaves_no_process(shell, signal
     (shell.folder / "mine.py").write_text(STUCK)
     tell = shell.folder / "pid"
     running = shell.start("run", ".", "--agent", "python:./mine.py:agent", TELL=str(tell))
-    _until(lambda: tell.is_file() and bool(tell.read_text()))
+    _until(lambda: running.poll() is not None or (tell.is_file() and bool(tell.read_text())))
     for each in signals:
         running.send_signal(each)
         time.sleep(0.3)

@@ -50,7 +50,7 @@ judgment: {{strategy: all_pass}}
 def replies(shell, step: str, *options: str) -> str:
     shell.write("look.py", LOOK)
     shell.write("look.scenario.yaml", SCENARIO.format(step=step))
-    run = shell.start("run", "look.scenario.yaml", "--json", "r.json", *options, SHOP_API_KEY=KEY)
+    run = shell.start_from_nothing("run", "look.scenario.yaml", "--json", "r.json", *options, SHOP_API_KEY=KEY)
     out, err = run.communicate()
     assert run.returncode == 0, out + err
     return json.dumps(json.loads((shell.folder / "r.json").read_text()))

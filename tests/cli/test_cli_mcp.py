@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from support.warm_program import warm
+
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "mcp"
-SHOP = ROOT / "tests" / "support" / "mcp_shop.py"
-PROGRAM = shlex.join([sys.executable, str(SHOP)])
 
 SCENARIO = """\
 name: A shop
@@ -39,14 +39,14 @@ judgment: {{strategy: all_pass}}
 # The same work, once with the services that a `python:` agent gets, once over MCP, once over plain HTTP.
 AGENTS = """\
 import json, os, urllib.request
-from mcp import ClientSession
-from mcp.client.streamable_http import streamable_http_client
 
 async def services(message, get_service):
     shop = get_service("shop")
     return await shop.greet(name="Ann") + " " + await shop.refund(number="A-1")
 
 async def over_mcp(message, mcp_url):
+    from mcp import ClientSession
+    from mcp.client.streamable_http import streamable_http_client
     async with streamable_http_client(mcp_url) as (reading, writing, _), ClientSession(reading, writing) as shop:
         await shop.initialize()
         said = [await shop.call_tool("greet", {"name": "Ann"}), await shop.call_tool("refund", {"number": "A-1"})]
@@ -97,7 +97,7 @@ def desk(shell):
 
 
 def scenario(desk, mcp: str = "", *, method: str = "greet", expected: str = "Hello, Ann mocked", timeout=20_000) -> str:
-    command = mcp or f"{PROGRAM} --log {desk.folder / 'log'}"
+    command = mcp or f"{warm('mcp_shop')} --log {desk.folder / 'log'}"
     text = SCENARIO.format(mcp=json.dumps(command), method=method, expected=expected, timeout=timeout)
     desk.write("shop.scenario.yaml", text)
     return "shop.scenario.yaml"
@@ -132,7 +132,7 @@ def test_every_kind_of_agent_reaches_the_real_server_past_the_mocks(desk, kind):
 
 @pytest.fixture
 def url(tmp_path: Path) -> Iterator[str]:
-    command = [sys.executable, str(SHOP), "--http", "--log", str(tmp_path / "log")]
+    command = [*shlex.split(warm("mcp_shop")), "--http", "--log", str(tmp_path / "log")]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     yield process.stdout.readline().strip()

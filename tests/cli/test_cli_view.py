@@ -32,7 +32,7 @@ def test_it_prints_a_link_that_opens_the_runs_and_ends_with_ctrl_c(shell):
         connection.close()
     finally:
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate()
     assert process.returncode == 0
     assert (out, err) == ("viewer ended\n", "")
 

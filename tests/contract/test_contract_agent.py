@@ -18,7 +18,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from msgspec.structs import replace
@@ -41,10 +41,15 @@ from steadyhand.records.scenario import Ask, DatabaseSeed, Mock, RunCode, Step
 from steadyhand.runtime.mocks import MockTable
 from steadyhand.runtime.runtime import AgentRuntime
 from steadyhand.testing import Answer, ModelServer, ScriptedAgent, Served
-from support.a2a_server import Heard, a2a_server
 from support.agents import a_trial, an_agent, turn
 from support.elizaos_server import ElizaosAction, ElizaosAnswer, ElizaosServer
+from support.late import Late
 from support.trial import HERE, a_scenario
+
+if TYPE_CHECKING:
+    from support.a2a_server import Heard
+
+a2a_agents = Late("support.a2a_server")
 
 Open = Callable[[Path], AbstractAsyncContextManager[Callable[..., Agent]]]
 
@@ -144,7 +149,7 @@ async def _a2a(folder: Path) -> AsyncIterator[Callable[[], Agent]]:
             return
         await heard.updater.complete(heard.message(_heard(said)))
 
-    async with a2a_server(work) as server:
+    async with a2a_agents.a2a_server(work) as server:
         yield lambda: an_agent(f"a2a:{server.url}", folder)
 
 

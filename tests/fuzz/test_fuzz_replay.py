@@ -15,7 +15,7 @@ from fuzz.targets import CORPUS, TARGETS
 
 DRAWN = CORPUS / "scenarios"
 KEPT = sorted((file.parent.name, file.name) for file in CORPUS.glob("*/*") if file.parent != DRAWN)
-FEW = settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+FEW = settings(derandomize=True, suppress_health_check=list(HealthCheck))
 
 
 def test_every_target_has_a_corpus():

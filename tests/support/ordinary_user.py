@@ -9,7 +9,7 @@ import sysconfig
 from functools import cache
 from pathlib import Path
 
-from support.command_server import CommandServer
+from support.command_server import CommandServer, Started
 from support.shell import Ended, Shell
 
 NOBODY = 65534
@@ -39,10 +39,17 @@ class OrdinaryShell(Shell):
         return {**_environment(), "HOME": str(self.folder), **more}
 
     def __call__(self, *arguments: str, **variables: str) -> Ended:
+        self._hand_over()
+        return super().__call__(*arguments, **variables)
+
+    def start(self, *arguments: str, **variables: str) -> Started:
+        self._hand_over()
+        return super().start(*arguments, **variables)
+
+    def _hand_over(self) -> None:
         if os.getuid() == 0:
             for path in (self.folder.parent, *self.folder.parent.rglob("*")):
                 os.chown(path, NOBODY, NOBODY, follow_symlinks=False)
-        return super().__call__(*arguments, **variables)
 
 
 def server_of_an_ordinary_user(python: str) -> CommandServer:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Self
 
 from steadyhand.store.reader import RunReader
-from support.command_server import CommandServer
+from support.command_server import CommandServer, Started
 
 DECISION = """\
 id: {id}
@@ -115,7 +115,12 @@ class Shell:
         killers[0].join()
         return ended
 
-    def start(self, *arguments: str, **variables: str) -> subprocess.Popen[str]:
+    def start(self, *arguments: str, **variables: str) -> Started:
+        """The command, which goes on, in a process that has imported the package."""
+        return self._server.start(arguments, self.folder, self.environment(**variables))
+
+    def start_from_nothing(self, *arguments: str, **variables: str) -> subprocess.Popen[str]:
+        """As a user starts it, for what depends on that."""
         return subprocess.Popen(
             [sys.executable, "-m", "steadyhand", *arguments],
             cwd=self.folder,
@@ -158,7 +163,7 @@ class Batch(Shell):
     def wait_for(self, trials: int, process) -> None:
         """Until the record of a running process holds so many trials. A process that ends first ends the wait."""
         while process.poll() is None:
-            time.sleep(0.002)  # leave the processor to the process that is waited for
+            time.sleep(0.005)  # leave the processor to the process that is waited for
             found = list((self.folder / ".steadyhand" / "runs").glob("*.sqlite"))
             if found:
                 try:

@@ -129,8 +129,8 @@ class Desk:
 @pytest.mark.parametrize(
     ("agent", "told"),
     [
-        (Desk(), r"neither a kind of agent nor a function or class, but .*; pass the class Desk, of which each trial"),
-        (5, "neither a kind of agent nor a function or class, but 5$"),
+        (Desk(), r"must be an agent kind, a function or a class, not .*; pass the class Desk, of which each trial"),
+        (5, "must be an agent kind, a function or a class, not 5$"),
         ([polite, "model", polite], r"the agent .*:polite is given twice; name each target once"),
     ],
 )

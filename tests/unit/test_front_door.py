@@ -63,6 +63,7 @@ def test_the_version_is_one_string() -> None:
     assert f'"{__version__}"' not in (ROOT / "pyproject.toml").read_text()
 
 
+@pytest.mark.types
 def test_type_checkers_see_every_name_and_pass_the_examples(tmp_path: Path) -> None:
     for door in DOORS:
         lines = [f"from {door} import {name} as {name}\n" for name in importlib.import_module(door).__all__]

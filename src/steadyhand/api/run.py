@@ -269,7 +269,7 @@ def _agents(given: Sequence[Any]) -> tuple[list[str], list[Plugin]]:
         else:
             found = type(each).__qualname__
             hint = f"; pass the class {found}, of which each trial gets its own" if hasattr(each, "respond") else ""
-            raise SetupError(f"`agent` is neither a kind of agent nor a function or class, but {each!r}{hint}")
+            raise SetupError(f"`agent` must be an agent kind, a function or a class, not {each!r}{hint}")
     return names, plugins
 
 

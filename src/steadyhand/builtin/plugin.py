@@ -101,8 +101,8 @@ class HttpAgentFactory(_RemoteAgentFactory):
 
     def __call__(self, settings: AgentSettings) -> Agent:
         """Raises `SetupError` for something that is not a URL, or an option that is wrong."""
+        from steadyhand.builtin.agents.addresses import shown_url
         from steadyhand.builtin.agents.http import HttpAgent, HttpAgentOptions
-        from steadyhand.builtin.agents.options import shown_url
         from steadyhand.builtin.models.openai import OpenAIModel
 
         name = f"agent http:{shown_url(settings.target)}"
@@ -184,7 +184,8 @@ class A2aAgentFactory(_RemoteAgentFactory):
 
     def __call__(self, settings: AgentSettings) -> Agent:
         """Raises `SetupError` without the extra `a2a`, for something that is not a URL, or an option that is wrong."""
-        from steadyhand.builtin.agents.options import A2aOptions, shown_url
+        from steadyhand.builtin.agents.addresses import shown_url
+        from steadyhand.builtin.agents.options import A2aOptions
         from steadyhand.builtin.models.http.client import check_headers, read_key
         from steadyhand.builtin.models.http.proxy import proxy_for
 

@@ -31,10 +31,11 @@ _OUTPUT_PAUSE_S = 0.02
 _TAIL = 2_000
 _NEEDED_AT_START = ("PATH", "HOME", "LANG", "TZ", "TMPDIR", "VIRTUAL_ENV")
 _NEEDED_PREFIXES = ("PYTHON", "LC_", "LD_", "DYLD_", "GLIBC_", "MALLOC_")
+# The collector would look for garbage in what is being imported, of which there is none.
 _BEGIN = (
-    "import json, sys; sys.path[:] = json.loads(sys.argv[2]); "
+    "import gc, json, sys; gc.disable(); sys.path[:] = json.loads(sys.argv[2]); "
     "from importlib import import_module; module, name = sys.argv[3].split(':'); "
-    "getattr(import_module(module), name)(int(sys.argv[1]))"
+    "main = getattr(import_module(module), name); gc.freeze(); gc.enable(); main(int(sys.argv[1]))"
 )
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from steadyhand.errors import SetupError
 from steadyhand.records.base import Record
 from steadyhand.redaction import secrets_in_command
+from steadyhand.user_file import file_beside
 
 LONGEST_LINE = 4 * 1024 * 1024
 _STDERR_KEPT = 4096
@@ -104,16 +105,6 @@ def _filled(value: str, variables: Mapping[str, str], where: str, secrets: list[
         return variables[name]
 
     return _REFERENCE.sub(found, value)
-
-
-def file_beside(name: str, folder: Path, *, wanted_by: str) -> Path:
-    """A file relative to the scenario's folder or, failing that, to the current folder. Raises `SetupError`."""
-    looked = [base / name for base in dict.fromkeys((folder, Path.cwd()))]
-    for candidate in looked:
-        if candidate.is_file():
-            return candidate.resolve()
-    places = ", ".join(str(candidate.parent.resolve()) for candidate in looked)
-    raise SetupError(f"{wanted_by}: file not found: {name!r} (searched {places})")
 
 
 class TooLong(Exception):

@@ -8,7 +8,7 @@ import secrets
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -37,7 +37,7 @@ from steadyhand.plugins.plugin import (
     RunScope,
     UserSettings,
 )
-from steadyhand.plugins.registry import Registry, build_part
+from steadyhand.plugins.registry import Registry, build_part, declared_by
 from steadyhand.ports.agent import (
     Agent,
     Gateway,
@@ -47,7 +47,6 @@ from steadyhand.ports.agent import (
     TrialContext,
     UserSimulator,
     agent_facts,
-    shows_of,
     user_needs_model,
 )
 from steadyhand.ports.environment import EnvironmentProvider
@@ -204,7 +203,7 @@ class Builder:
         warnings = [*self._registries.warnings(scenario), *self._judges.warnings(scenario), *overrides]
         agent = self._agent(scenario)
         if agent is not None:
-            name, shows = _declared_by(agent)
+            name, shows = declared_by(agent)
             unreached = _out_of_reach(scenario, name, shows, live=self._settings.options.live)
             self.out_of_reach.update(unreached)
             warnings += unreached
@@ -422,14 +421,6 @@ class Builder:
             ref = self._settings.model(scenario) if needs_agent(scenario) else None
             self._tested[scenario.id] = self._models.get(ref, scenario) if ref else None
         return self._tested[scenario.id]
-
-
-def _declared_by(agent: Agent) -> tuple[str, Shows]:
-    """Its name and what it shows. Raises `SetupError` for an agent that does not keep to the port."""
-    name, shows = build_part(lambda _: agent.name, None, "the agent's name"), cast("object", shows_of(agent))
-    if not isinstance(shows, Shows):
-        raise SetupError(f"`shows` of the agent {name} is {shows!r}; expected a Shows")
-    return name, shows
 
 
 def _withheld(variable: str, kind: str) -> str:

@@ -96,7 +96,7 @@ class Models:
 
         def choose(model_type: str | None) -> ChatModel:
             if default is None:
-                raise SetupError("there is no model to ask: name one with --model, or in steadyhand.toml")
+                raise SetupError("no model is set: use --model, or `model` in steadyhand.toml")
             return self.get(default if fixed else self._settings.of_type(model_type, default, scenario), scenario)
 
         return choose

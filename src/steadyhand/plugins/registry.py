@@ -1,19 +1,12 @@
-"""The parts a run can use, by name, and plugins that are files or installed packages.
+"""The parts a run can use, by name, and plugins that are installed packages.
 
 Built per run and passed in; nothing here is global.
 """
 
 from __future__ import annotations
 
-import hashlib
 import importlib
-import importlib.util
-import sys
-import traceback
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from pathlib import Path
-from types import ModuleType
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, get_args
 
 import msgspec
@@ -29,10 +22,12 @@ from steadyhand.plugins.plugin import (
     UserFactory,
     provided_service,
 )
+from steadyhand.ports.agent import Agent, shows_of
 from steadyhand.ports.evaluator import AnyEvaluator, EvaluationParams, reads_of
 from steadyhand.ports.services import Action, ProvidedService
-from steadyhand.records.event import Visible
+from steadyhand.records.event import Shows, Visible
 from steadyhand.spec.validation import advice, nearest
+from steadyhand.user_file import fault
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -158,11 +153,11 @@ class Registry:
         try:
             found: AnyEvaluator = make()
         except Exception as error:
-            raise SetupError(f"plugin {owner!r}: evaluator {type_!r} cannot be made: {fault(error)}") from error
+            raise SetupError(f"plugin {owner!r}: evaluator {type_!r} cannot be created: {fault(error)}") from error
         wrong = sorted(set(map(str, reads_of(found))) - set(get_args(Visible)))
         if wrong:
             near = advice(wrong[0], get_args(Visible))
-            raise SetupError(f"plugin {owner!r}: evaluator {type_!r} reads {wrong[0]!r}, which there is not{near}")
+            raise SetupError(f"plugin {owner!r}: evaluator {type_!r} reads {wrong[0]!r}, which does not exist{near}")
         return found
 
     def actions(self) -> dict[str, Action]:
@@ -270,35 +265,6 @@ def _load(target: str, owner: str) -> Any:
         raise SetupError(f"plugin {owner!r} names {target!r}, which cannot be imported: {error}") from error
 
 
-def load_file(path: Path, *, noun: str = "plugin file") -> ModuleType:
-    """The module of this file, under a unique name; an unchanged file is imported only once.
-
-    Its folder is on `sys.path` during the import, so that it can import neighbouring modules. Raises `SetupError` with
-    the line at fault when the file raises; `noun` is what the message calls it.
-    """
-    path = path.resolve()
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise SetupError(f"{noun} {path}: {error.strerror}") from error
-    digest = hashlib.sha256(str(path).encode() + b"\0" + content).hexdigest()[:16]
-    name = f"steadyhand_plugin_file_{digest}"
-    if name in sys.modules:
-        return sys.modules[name]
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise SetupError(f"{noun} {path} is not a Python file")
-    module = importlib.util.module_from_spec(spec)
-    with _neighbours(path.parent):
-        sys.modules[name] = module  # dataclasses and type hints look their module up while it is being imported
-        try:
-            exec(compile(content, path, "exec", dont_inherit=True), module.__dict__)  # noqa: S102 - the user's own plugin
-        except (Exception, SystemExit) as error:
-            del sys.modules[name]
-            raise SetupError(f"{noun} {fault(error, path)}") from error
-    return module
-
-
 def build_part(factory: Callable[[S], P], settings: S, what: str) -> P:
     """Call a factory. Raises `SetupError`, which begins with `what`, also for what it did not mean to raise."""
     try:
@@ -306,35 +272,15 @@ def build_part(factory: Callable[[S], P], settings: S, what: str) -> P:
     except SteadyhandError:
         raise
     except Exception as error:
-        raise SetupError(f"{what} cannot be made: {fault(error)}") from error
+        raise SetupError(f"{what} cannot be created: {fault(error)}") from error
 
 
-def fault(error: BaseException, path: Path | None = None) -> str:
-    """`file:line: what was raised`; the line is the last one in `path`, when the exception passed through it."""
-    if isinstance(error, SyntaxError) and error.filename:
-        return f"{error.filename}:{error.lineno}: {type(error).__name__}: {error.msg}"
-    frames = traceback.extract_tb(error.__traceback__)
-    inside = [frame for frame in frames if path is not None and frame.filename == str(path)] or frames
-    where = f"{inside[-1].filename}:{inside[-1].lineno}: " if inside else ""
-    return f"{where}{type(error).__name__}: {error}"
-
-
-@contextmanager
-def _neighbours(folder: Path) -> Generator[None]:
-    """Put the folder first on `sys.path`. Modules imported from it are forgotten afterwards, so that a module of the
-    same name next to another plugin is not mistaken for it."""
-    before = set(sys.modules)
-    entry = str(folder)
-    importlib.invalidate_caches()
-    sys.path.insert(0, entry)
-    try:
-        yield
-    finally:
-        sys.path.remove(entry)
-        for name in set(sys.modules) - before:
-            file = getattr(sys.modules[name], "__file__", None)
-            if file and Path(file).is_relative_to(folder) and not name.startswith("steadyhand_plugin_file_"):
-                del sys.modules[name]
+def declared_by(agent: Agent) -> tuple[str, Shows]:
+    """Its name and what it shows. Raises `SetupError` for an agent that does not keep to the port."""
+    name, shows = build_part(lambda _: agent.name, None, "the agent's name"), cast("object", shows_of(agent))
+    if not isinstance(shows, Shows):
+        raise SetupError(f"`shows` of the agent {name} is {shows!r}; expected a Shows")
+    return name, shows
 
 
 class InstalledPlugins:

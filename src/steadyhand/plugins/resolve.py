@@ -13,11 +13,12 @@ import msgspec
 
 from steadyhand.errors import SetupError, UsageError
 from steadyhand.plugins.plugin import Plugin, PluginFactory
-from steadyhand.plugins.registry import GROUP, InstalledPlugins, Registry, fault, load_file
+from steadyhand.plugins.registry import GROUP, InstalledPlugins, Registry
 from steadyhand.records.base import Record
 from steadyhand.records.location import Place
 from steadyhand.records.scenario import PluginRef
 from steadyhand.spec.validation import nearest
+from steadyhand.user_file import fault, load_file
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint

@@ -80,23 +80,33 @@ def test_it_passes_while_nothing_is_broken():
 @pytest.mark.parametrize(
     ("point", "name", "part", "told"),
     [
-        ("evaluators", "acme_says", broken(acme.Says, __init__=boom), r"evaluator 'acme_says' cannot be made: .*boom"),
+        (
+            "evaluators",
+            "acme_says",
+            broken(acme.Says, __init__=boom),
+            r"evaluator 'acme_says' cannot be created: .*boom",
+        ),
         ("evaluators", "acme_says", 5, "the evaluation type 'acme_says' is a int, not a class or a function"),
         (
             "evaluators",
             "acme_did",
             broken(acme.Did, reads=frozenset({"action"})),
-            r"evaluator 'acme_did' reads 'action', which there is not; did you mean `actions`\?",
+            r"evaluator 'acme_did' reads 'action', which does not exist; did you mean `actions`\?",
         ),
         ("evaluators", "acme_approves", broken(acme.Approves, needs_judge=boom), "cannot say whether it needs a judge"),
-        ("models", "acme", broken(acme.AcmeModel, __init__=boom), r"model acme/m cannot be made: .*RuntimeError: boom"),
+        (
+            "models",
+            "acme",
+            broken(acme.AcmeModel, __init__=boom),
+            r"model acme/m cannot be created: .*RuntimeError: boom",
+        ),
         ("models", "acme", None, "the model provider 'acme' is a NoneType"),
-        ("agents", "acme", broken(acme.AcmeAgent, __init__=boom), r"the agent cannot be made: .*boom"),
+        ("agents", "acme", broken(acme.AcmeAgent, __init__=boom), r"the agent cannot be created: .*boom"),
         ("agents", "acme", broken(acme.AcmeAgent, shows="all"), "`shows` of the agent acme is 'all'"),
         ("agents", "acme", broken(acme.AcmeAgent, options={}), "expected a subclass of Options"),
-        ("environments", "acme", broken(acme.AcmeEnvironment, __init__=boom), "the environment cannot be made"),
-        ("judges", "acme", broken(acme.AcmeJudge, __init__=boom), "judge acme cannot be made"),
-        ("users", "acme", broken(acme.AcmeUser, __init__=boom), "simulated user acme cannot be made"),
+        ("environments", "acme", broken(acme.AcmeEnvironment, __init__=boom), "the environment cannot be created"),
+        ("judges", "acme", broken(acme.AcmeJudge, __init__=boom), "judge acme cannot be created"),
+        ("users", "acme", broken(acme.AcmeUser, __init__=boom), "simulated user acme cannot be created"),
     ],
 )
 def test_a_part_that_cannot_be_made_stops_the_run_from_starting(point, name, part, told):

@@ -295,7 +295,7 @@ async def plugins_of_the_project(project: Project) -> None:
         trial = await project.trial(table(more), scenario=used)
         (called,) = [event for event in trial.events if isinstance(event, ServiceCalled)]
         assert called.result == {"lines": [noted]}
-    with pytest.raises(SetupError, match="version >=3 is asked for"):
+    with pytest.raises(SetupError, match="version >=3 is required"):
         await project.trial(table(", version = '>=3'"), scenario=used)
     with pytest.raises(FileError, match="acme"):
         await project.trial(table(", enabled = false"), scenario=used)

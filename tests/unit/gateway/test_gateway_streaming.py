@@ -9,8 +9,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-import anthropic
-import openai
 import pytest
 
 from steadyhand.builtin.models.anthropic import AnthropicModel
@@ -30,6 +28,10 @@ from steadyhand.records.run import TrialRecord
 from steadyhand.redaction import Redactor
 from steadyhand.testing import Answer, ModelServer, ScriptedAgent
 from support.engine import asking, builder, check, scenario
+from support.late import Late
+
+anthropic = Late("anthropic")
+openai = Late("openai")
 
 KEY = "sk-the-users-own-key"
 PIECES = ("Stop ", "the ", "pump.")

@@ -4,7 +4,7 @@ import itertools
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from steadyhand.judging.agreement import Case, agreement, cohens_kappa, kappa_interval, shortfall
@@ -87,7 +87,6 @@ def test_the_interval_is_that_of_the_delta_method_done_numerically(a, b, c, d):
     assert bounds == pytest.approx((max(-1, centre - reach), min(1, centre + reach)), abs=2e-4)
 
 
-@settings(max_examples=30)
 @given(COUNTS, COUNTS, COUNTS, COUNTS, st.integers(0, 5))
 def test_rates_and_their_exact_intervals(a, b, c, d, silent):
     found = agreement(cases(a, b, c, d, silent))

@@ -25,7 +25,7 @@ from support.late import Late
 
 stats = Late("scipy.stats")
 
-steady = settings(deadline=None, derandomize=True, database=None, max_examples=60)
+steady = settings(derandomize=True, database=None)
 RATES = (1.0,) * 4 + (0.95,) * 3 + (0.8,) * 3 + (0.5,) * 2
 """The scenarios of a suite as they are: some always pass, some hardly."""
 
@@ -118,7 +118,7 @@ def brute_force(seen: list[Pair]) -> tuple[float, float]:
     return two_sided, sum(each <= found + 1e-9 for each in sums) / len(sums)
 
 
-@settings(steady, max_examples=40)
+@steady
 @given(st.lists(pairs(most=3), min_size=1, max_size=3))
 def test_the_permutation_test_is_that_of_every_deal(seen: list[Pair]):
     test = permutation_test(seen)
@@ -126,7 +126,7 @@ def test_the_permutation_test_is_that_of_every_deal(seen: list[Pair]):
     assert (test.two_sided, test.drop) == pytest.approx(brute_force(seen))
 
 
-@settings(steady, max_examples=15)
+@steady
 @given(st.lists(pairs(most=12), min_size=1, max_size=6))
 def test_drawn_permutations_come_to_the_exact_ones(seen: list[Pair]):
     exact, drawn = permutation_test(seen), permutation_test(seen, exact_steps=0, draws=4000)
@@ -208,7 +208,7 @@ def test_several_scenarios_need_fewer_trials_each():
     assert trials_to_tell([one, opposite]) is None
 
 
-@settings(steady, max_examples=40)
+@steady
 @given(st.lists(pairs(most=8), min_size=1, max_size=5))
 def test_the_step_down_is_the_chance_of_any_p_value_as_small(seen: list[Pair]):
     raw, adjusted = [fisher_drop_p(each) for each in seen], step_down_min_p(seen)

@@ -11,7 +11,7 @@ from support.late import Late
 
 stats = Late("scipy.stats")
 
-steady = settings(deadline=None, derandomize=True, database=None, max_examples=60)
+steady = settings(derandomize=True, database=None)
 distinct = st.lists(st.floats(1, 1e4), min_size=1, max_size=10, unique=True)
 tied = st.lists(st.integers(1, 6).map(float), min_size=11, max_size=40)
 

@@ -24,7 +24,7 @@ from support.late import Late
 integrate = Late("scipy.integrate")
 stats = Late("scipy.stats")
 
-steady = settings(deadline=None, derandomize=True, database=None, max_examples=60)
+steady = settings(derandomize=True, database=None)
 
 
 def run(required: float, rate: float, seed: int, ceiling: int = 100) -> SequentialTest:

@@ -78,9 +78,9 @@ def test_a_factory_that_is_named_twice_is_one_plugin_made_of_the_later_configura
     assert registry.part("services", "it") == [2]
     (tmp_path / "other.py").write_text((tmp_path / "made.py").read_text())
     other = resolve(tmp_path, ref("./other.py", config={"a": 3})).plugins
-    with pytest.raises(SetupError, match="both bring the model provider 'm'"):
+    with pytest.raises(SetupError, match="both provide the model provider 'm'"):
         registry.extended(other)
-    with pytest.raises(SetupError, match=r"both bring the model provider 'm'"):
+    with pytest.raises(SetupError, match=r"both provide the model provider 'm'"):
         resolve(tmp_path, ref("./made.py", config={"a": 1}), ref("./made.py", config={"a": 2}))
 
 

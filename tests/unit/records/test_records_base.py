@@ -63,7 +63,7 @@ _values = st.recursive(
 )
 
 
-@settings(max_examples=200, deadline=None, database=None)
+@settings(database=None)
 @given(value=_values, named=st.dictionaries(_keys, _values, max_size=4))
 def test_whatever_comes_from_outside_can_be_written_and_read_again(value, named):
     copy = plain(value)

@@ -34,7 +34,7 @@ def plain(labels):
 
 
 @pytest.mark.parametrize("ending", ["jsonl", "csv"])
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(labels=st.lists(LABELS, max_size=3))
 def test_what_is_written_is_read(tmp_path, ending, labels):
     file = tmp_path / f"labels.{ending}"

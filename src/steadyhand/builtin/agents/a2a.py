@@ -36,7 +36,8 @@ from a2a.utils.errors import A2AError
 from google.protobuf.json_format import ParseError
 
 from steadyhand.builtin.agents.a2a_task import TurnSoFar, state_name
-from steadyhand.builtin.agents.options import A2aOptions, filled_addresses, limit_of, shown_url
+from steadyhand.builtin.agents.addresses import filled_addresses, limit_of, shown_url
+from steadyhand.builtin.agents.options import A2aOptions
 from steadyhand.builtin.agents.trajectory import TrajectoryReporter
 from steadyhand.errors import AgentError, ModelError, ModelErrorKind, SetupError, WorkspaceError
 from steadyhand.plugins.extras import keep_quiet

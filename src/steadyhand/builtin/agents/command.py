@@ -9,6 +9,7 @@ from typing import ClassVar, Literal
 
 import msgspec
 
+from steadyhand.builtin.agents.addresses import limit_of, program_variables, reached_through, trial_places
 from steadyhand.builtin.agents.command_lines import (
     ActionLine,
     CallLine,
@@ -21,13 +22,7 @@ from steadyhand.builtin.agents.command_lines import (
     shown,
     turn_line,
 )
-from steadyhand.builtin.agents.options import (
-    ProgramOptions,
-    limit_of,
-    program_variables,
-    reached_through,
-    trial_places,
-)
+from steadyhand.builtin.agents.options import ProgramOptions
 from steadyhand.builtin.agents.trajectory import TrajectoryReporter, latest_user_text, shows_of_program
 from steadyhand.children.program import LONGEST_LINE, CommandLine, LineProcess, TooLong, read_command
 from steadyhand.errors import AgentError

@@ -14,14 +14,9 @@ from urllib.parse import unquote, urldefrag, urlsplit
 
 from pydantic import Field
 
+from steadyhand.builtin.agents.addresses import filled_addresses, limit_of, reached_through, shown_url
 from steadyhand.builtin.agents.elizaos_api import AUTH_VARIABLE, ElizaosApi
-from steadyhand.builtin.agents.options import (
-    TimedOptions,
-    filled_addresses,
-    limit_of,
-    reached_through,
-    shown_url,
-)
+from steadyhand.builtin.agents.options import TimedOptions
 from steadyhand.builtin.agents.trajectory import TrajectoryReporter
 from steadyhand.errors import AgentError, SetupError
 from steadyhand.plugins.plugin import AgentSettings, Options, read_options

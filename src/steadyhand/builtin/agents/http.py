@@ -11,8 +11,9 @@ from urllib.parse import quote
 import msgspec
 from pydantic import Field
 
+from steadyhand.builtin.agents.addresses import filled_addresses, reached_through, shown_url
 from steadyhand.builtin.agents.message_list import AgentStep, tool_calls
-from steadyhand.builtin.agents.options import TracedOptions, filled_addresses, reached_through, shown_url
+from steadyhand.builtin.agents.options import TracedOptions
 from steadyhand.builtin.agents.trajectory import TrajectoryReporter, latest_user_text
 from steadyhand.errors import AgentError, ModelError
 from steadyhand.plugins.plugin import AgentSettings, Options

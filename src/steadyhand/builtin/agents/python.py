@@ -1,100 +1,28 @@
-"""The `python` agent: a user's function, coroutine function, async generator or class."""
+"""The `python` agent in our own process, and what holds for it in any: its options, and what is seen of it."""
 
 from __future__ import annotations
 
-import asyncio
-import inspect
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from pathlib import Path
-from time import perf_counter
 from typing import Any, ClassVar
 
 import msgspec
 from pydantic import Field
 
-from steadyhand.builtin.agents.options import ProgramOptions, limit_of, reached_through, workspace_of
-from steadyhand.builtin.agents.python_call import BLOCK_LIMIT_S, REACHES, FunctionThread, Guarded, Offer
-from steadyhand.builtin.agents.python_target import AgentCalls, Callee, PythonTarget, file_of, find_target, shape_of
-from steadyhand.builtin.agents.returned import read_returned
-from steadyhand.builtin.agents.trace_context import current_trace, flush_spans
-from steadyhand.builtin.agents.trajectory import TrajectoryReporter, shows_of_program
-from steadyhand.errors import AgentError, TrialError
+from steadyhand.builtin.agents.addresses import reached_through
+from steadyhand.builtin.agents.options import ProgramOptions
+from steadyhand.builtin.agents.python_call import BLOCK_LIMIT_S, REACHES
+from steadyhand.builtin.agents.python_callable import CallableAgent, CallLimits
+from steadyhand.builtin.agents.trajectory import shows_of_program
 from steadyhand.plugins.plugin import AgentSettings, Options, read_options
-from steadyhand.plugins.registry import fault
-from steadyhand.ports.agent import Reply, Shows, TrialContext, Turn
-from steadyhand.records.base import UnreadableValue, plain_text
-from steadyhand.records.chat import Attempt, ChatRequest, ChatResponse, FinishReason
-
-_PIECES_AT_A_STRETCH = 64
-
-
-class StreamingCall:
-    """A `ports.model.ChatModel` for one turn, so that the pieces of the reply are recorded with their arrival times."""
-
-    def __init__(
-        self,
-        name: str,
-        begin: Callable[[], AsyncIterator[Any]],
-        guard: Callable[[Awaitable[Any]], Awaitable[Any]],
-    ) -> None:
-        self._name = name
-        self._begin = begin
-        self._guard = guard
-
-    @property
-    def name(self) -> str:
-        return self._name
-
-    async def attempt(self, request: ChatRequest, *, zero: float) -> ChatResponse:
-        """Raises whatever the agent raises, and `AgentError` for a piece that is not text."""
-        sent = perf_counter()
-        pieces: list[str] = []
-        chunks: list[tuple[float, int]] = []
-        first: float | None = None
-        source = self._begin()
-        try:
-            while True:
-                try:
-                    piece = await self._guard(source.__anext__())
-                except StopAsyncIteration:
-                    break
-                now = perf_counter()
-                if not isinstance(piece, str):
-                    raise AgentError(f"it yielded a {type(piece).__name__}; expected text")
-                if piece:
-                    first = now if first is None else first
-                    pieces.append(piece)
-                    chunks.append((round((now - sent) * 1000.0, 3), len(piece)))
-                    if len(pieces) % _PIECES_AT_A_STRETCH == 0:
-                        await asyncio.sleep(
-                            0
-                        )  # without this, a generator that never awaits would escape its time limit
-        finally:
-            if isinstance(source, AsyncGenerator):
-                await source.aclose()
-        ended = perf_counter()
-        attempt = Attempt(
-            started_ms=_after(zero, sent),
-            sent_ms=_after(zero, sent),
-            first_token_ms=None if first is None else _after(zero, first),
-            last_byte_ms=_after(zero, ended),
-            streamed=True,
-        )
-        return ChatResponse(
-            text="".join(pieces), attempt=attempt, chunks=tuple(chunks), finish_reason=FinishReason.STOP
-        )
-
-    async def close(self) -> None:
-        pass
-
-
-def _after(zero: float, moment: float) -> float:
-    return round((moment - zero) * 1000.0, 3)
+from steadyhand.ports.agent import Reply, Shows, Turn
 
 
 class PythonOptions(ProgramOptions):
     block_limit_s: float = Field(default=BLOCK_LIMIT_S, gt=0)
     in_process: bool = False
+
+    @property
+    def limits(self) -> CallLimits:
+        return CallLimits(turn_s=self.timeout_s, block_s=self.block_limit_s)
 
 
 _ADVICE = (
@@ -138,180 +66,22 @@ class PythonSight:
         return msgspec.structs.replace(self._base, actions="partly_seen", served_only=False, advice=_TOLD_IN_PART)
 
 
-class PythonAgent:
-    """Calls the object named by `package.module:name`, with arguments by parameter name.
-
-    Options: `timeout_s`, the time limit of a turn if the scenario sets none; `block_limit_s`, how long a coroutine may
-    block the event loop.
-    """
+class PythonAgent(CallableAgent):
+    """The agent in our own process."""
 
     options: ClassVar[type[Options]] = PythonOptions
 
     def __init__(self, settings: AgentSettings, *, found: Any = None) -> None:
-        """`found` is the object itself, if it is already at hand.
-
-        Raises `SetupError` if the target cannot be imported, or has a required parameter that we do not provide.
-        """
-        self._name: str = f"python:{settings.target}"
-        options = read_options(PythonOptions, settings.options, f"agent {self._name}")
-        self._limit_s: float = options.timeout_s
-        self._block_limit_s: float = options.block_limit_s
-        self._target: PythonTarget = (
-            find_target(settings.target, settings.folder)
-            if found is None
-            else PythonTarget(found=found, file=file_of(found))
-        )
-        self._shape: AgentCalls = shape_of(self._target.found, f"agent {self._name}")
-        self._sight: PythonSight = PythonSight(settings, options, self._shape.names)
-        self.told: bool = False
-        """Whether the last returned value included its actions."""
-        self._instance: Any = None
-        self._trial: TrialContext | None = None
-        self._reporter: TrajectoryReporter | None = None
-        self._workspace: Path | None = None
-        self._offers: list[Offer] = []
-        self._turns: int = 0
-
-    @property
-    def name(self) -> str:
-        return self._name
-
-    @property
-    def names(self) -> frozenset[str]:
-        """Its parameters."""
-        return self._shape.names
+        """As `CallableAgent`. Raises `SetupError`."""
+        options = read_options(PythonOptions, settings.options, f"agent python:{settings.target}")
+        super().__init__(settings.target, settings.folder, options.limits, found=found)
+        self._sight: PythonSight = PythonSight(settings, options, self.names)
 
     @property
     def shows(self) -> Shows:
         return self._sight.shows
 
-    async def open(self, trial: TrialContext) -> None:
-        self._trial = trial
-        self._reporter = TrajectoryReporter(trial)
-        if "workspace" in self._shape.names:
-            try:
-                self._workspace = await workspace_of(trial, f"{self._name} asks for `workspace`")
-            except AgentError as error:
-                raise AgentError(f"{error}; ask for `environment` instead") from error
-        if self._shape.made is not None:
-            make = Callee(wanted=self._shape.made, on_loop=self._shape.respond.on_loop)
-            self._instance = await self._lifecycle("__init__", make, self._target.found)
-            if self._shape.open is not None:
-                await self._lifecycle("open", self._shape.open, self._instance.open)
-
     async def respond(self, turn: Turn) -> Reply:
-        assert self._reporter is not None, "respond before open"
-        callee = self._shape.respond
-        function = self._instance.respond if self._shape.made is not None else self._target.found
-        offer = self._offer(turn, in_thread=not callee.on_loop)
-        self._turns += 1
-        traceparent = self._opened().addresses.traceparent(self._turns)
-        try:
-            with current_trace(traceparent):
-                value = await self._limited(
-                    offer.bind(function, callee.wanted), callee, limit_of(turn, self._limit_s), turn
-                )
-            if traceparent is not None:
-                await flush_spans()
-            returned = read_returned(value, turn)
-            self.told = returned.tells
-            self._sight.ended(told=self.told)
-            self._reporter.taken(returned.steps)
-            for note in returned.notes:
-                self._reporter.note(f"{self._name}: {note}")
-            for each in (offer, *self._offers):
-                each.check()
-        except (AgentError, UnreadableValue) as error:
-            raise AgentError(f"{self._name}: {error}") from error
-        else:
-            reply = returned.reply
-            text = plain_text(reply.text)
-            return reply if text is reply.text else msgspec.structs.replace(reply, text=text)
-        finally:
-            offer.end()
-
-    async def close(self) -> None:
-        instance, self._instance = self._instance, None
-        try:
-            if instance is not None and self._shape.close is not None:
-                await self._lifecycle("close", self._shape.close, instance.close)
-            for offer in self._offers:
-                offer.check()
-        finally:
-            for offer in self._offers:
-                offer.end()
-            self._offers.clear()
-            self._trial = self._reporter = None
-
-    async def _lifecycle(self, name: str, callee: Callee, function: Callable[..., Any]) -> Any:
-        """Call `__init__`, `open` or `close`. The agent may keep its arguments, which work until it is closed."""
-        offer = self._offer(None, in_thread=not callee.on_loop)
-        self._offers.append(offer)
-        bound = offer.bind(function, callee.wanted)
-
-        async def on_loop() -> Any:
-            value = bound()
-            return await value if inspect.isawaitable(value) else value
-
-        try:
-            return await self._limited(on_loop if callee.on_loop else bound, callee, self._limit_s, None)
-        except AgentError as error:
-            raise AgentError(f"{self._name}, {name}: {error}") from error
-
-    async def _limited(self, call: Callable[[], Any], callee: Callee, limit_s: float | None, turn: Turn | None) -> Any:
-        """The result of the call. Raises `AgentError`, or a `TrialError` that passed through the agent's code."""
-        thread = None if callee.on_loop else FunctionThread(call, f"steadyhand {self._name}")
-        limit = asyncio.timeout(limit_s)
-        try:
-            async with limit:
-                return await self._outcome(call, callee, thread, turn)
-        except TimeoutError as error:
-            if not limit.expired():
-                raise self._blame(error, "raised") from error
-            raise AgentError(f"it did not answer within {limit_s:g} s{self._stuck(thread)}") from None
-        except asyncio.CancelledError as error:
-            task = asyncio.current_task()
-            if task is not None and not task.cancelling():
-                raise self._blame(error, "raised") from error
-            if thread is not None and self._reporter is not None and (stuck := self._stuck(thread)):
-                self._reporter.note(f"{self._name} ran out of time{stuck}", level="warning")
-            raise
-        except TrialError:
-            raise
-        except (Exception, SystemExit, KeyboardInterrupt, GeneratorExit) as error:
-            raise self._blame(error, "raised") from error
-
-    async def _outcome(
-        self, call: Callable[[], Any], callee: Callee, thread: FunctionThread | None, turn: Turn | None
-    ) -> Any:
-        value: Any = None
-        if thread is not None:
-            value = await thread.run()
-        elif not callee.streams:
-            value = call()
-        if inspect.isawaitable(value):
-            value = await self._guard(value)
-        if turn is not None and (callee.streams or hasattr(value, "__aiter__")):
-            trial = self._opened()
-            stream = StreamingCall(self._name, call if callee.streams else value.__aiter__, self._guard)
-            response = await trial.call(stream, ChatRequest(messages=turn.messages, seed=trial.seed, purpose="agent"))
-            return response.text
-        return value
-
-    def _guard(self, work: Awaitable[Any]) -> Awaitable[Any]:
-        return Guarded(work, limit_s=self._block_limit_s, file=self._target.file)
-
-    def _stuck(self, thread: FunctionThread | None) -> str:
-        place = thread.place(self._target.file) if thread is not None else None
-        return "" if place is None else f"; it was at {place}, and its thread is still running"
-
-    def _blame(self, error: BaseException, what: str) -> AgentError:
-        return AgentError(f"{what} {fault(error, self._target.file)}")
-
-    def _offer(self, turn: Turn | None, *, in_thread: bool) -> Offer:
-        assert self._reporter is not None, "used before open"
-        return Offer(self._opened(), self._reporter, workspace=self._workspace, turn=turn, in_thread=in_thread)
-
-    def _opened(self) -> TrialContext:
-        assert self._trial is not None, "used before open"
-        return self._trial
+        reply = await super().respond(turn)
+        self._sight.ended(told=self.told)
+        return reply

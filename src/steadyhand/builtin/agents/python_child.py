@@ -1,6 +1,6 @@
 """The process that a `python:` agent runs in. Started by `python_process`, never imported for its effects.
 
-The agent itself is `PythonAgent`, the same class as without a child process. It is given a proxy of its trial, which
+The agent itself is a `CallableAgent`, as without a child process. It is given a proxy of its trial, which
 forwards every call to the real one.
 """
 
@@ -26,13 +26,12 @@ from typing import Any, cast
 
 import msgspec
 
-from steadyhand.builtin.agents.python import PythonAgent
+from steadyhand.builtin.agents.python_callable import CallableAgent, CallLimits
 from steadyhand.builtin.agents.python_wire import ActionCard, Moment, Opening, Present, portable
 from steadyhand.children.channel import Channel, read, receive_variables
 from steadyhand.children.daemons import children, collect
 from steadyhand.children.process import die_with_parent, keep_together
 from steadyhand.errors import AgentError
-from steadyhand.plugins.plugin import AgentSettings
 from steadyhand.ports.agent import Addresses, Judgement, Question, Shows, Turn
 from steadyhand.ports.model import ChatModel
 from steadyhand.ports.services import Action, ActionContext, ServiceAnswer, ServiceMethod
@@ -300,8 +299,8 @@ class Host:
     def __init__(self, connection: socket.socket, done: asyncio.Event) -> None:
         self.channel: Channel = Channel(connection, serve=self._serve, hear=self._hear, lost=lambda _: done.set())
         self._began = _Began()
-        self._settings: AgentSettings | None = None
-        self._agent: PythonAgent | None = None
+        self._loaded: tuple[str, Path, CallLimits] | None = None
+        self._agent: CallableAgent | None = None
         self._trial: RemoteTrial | None = None
         self._kept: dict[int, Any] = {}
         self._attempts: dict[int, set[asyncio.Task[Any]]] = {}
@@ -328,7 +327,7 @@ class Host:
     async def _serve(self, name: str, payload: msgspec.Raw) -> Any:
         match name:
             case "load":
-                return self._load(*read(payload, tuple[str, str, dict[str, Any]]))
+                return self._load(*read(payload, tuple[str, str, CallLimits]))
             case "open":
                 await self._open(*read(payload, tuple[Opening, Present]))
                 return None
@@ -350,18 +349,18 @@ class Host:
             case _:
                 raise ValueError(f"nothing here is called {name!r}")
 
-    def _load(self, target: str, folder: str, options: dict[str, Any]) -> list[str]:
+    def _load(self, target: str, folder: str, limits: CallLimits) -> list[str]:
         """What the agent asks for. Raises `SetupError`."""
-        self._settings = AgentSettings(target=target, folder=Path(folder), options=options)
-        return sorted(PythonAgent(self._settings).names)
+        self._loaded = (target, Path(folder), limits)
+        return sorted(CallableAgent(*self._loaded).names)
 
     async def _open(self, opening: Opening, present: Present) -> None:
-        assert self._settings is not None
+        assert self._loaded is not None
         self._began.restore()
         os.environ.update(opening.variables)
         trial = self._trial = RemoteTrial(self, opening)
         trial.set(present)
-        agent = self._agent = PythonAgent(self._settings)
+        agent = self._agent = CallableAgent(*self._loaded)
         await agent.open(cast("Any", trial))
 
     async def _close(self) -> bool:

@@ -19,8 +19,9 @@ from typing import Any, ClassVar, Final, cast
 
 import msgspec
 
-from steadyhand.builtin.agents.options import limit_of, program_variables, trial_places
+from steadyhand.builtin.agents.addresses import limit_of, program_variables, trial_places
 from steadyhand.builtin.agents.python import PythonAgent, PythonOptions, PythonSight
+from steadyhand.builtin.agents.python_callable import CallLimits
 from steadyhand.builtin.agents.python_requests import TrialRequests
 from steadyhand.builtin.agents.python_wire import portable
 from steadyhand.children.channel import (
@@ -62,6 +63,7 @@ class Spec(Record):
     target: str
     folder: str
     options: dict[str, Any]
+    limits: CallLimits
     variables: dict[str, str]
     env: dict[str, str] = {}
     gateway: Any = None
@@ -77,7 +79,7 @@ class Spec(Record):
 
     @property
     def load(self) -> list[Any]:
-        return [self.target, self.folder, self.options]
+        return [self.target, self.folder, self.limits]
 
     @property
     def key(self) -> tuple[Any, ...]:
@@ -298,7 +300,7 @@ def _end_all(*children: list[Child] | set[Child]) -> None:
 
 
 class ProcessAgent:
-    """A `python:` agent in a child process, where `PythonAgent` calls it.
+    """A `python:` agent in a child process, where `CallableAgent` calls it.
 
     The child enforces the time limit itself, because it can tell where the code hung. Ours comes `GRACE_S` later and
     works even if the child does not respond.
@@ -309,7 +311,7 @@ class ProcessAgent:
         self._name: str = f"python:{settings.target}"
         options = read_options(PythonOptions, settings.options, f"agent python:{settings.target}")
         self._limit_s: float = options.timeout_s
-        self._spec = _spec(settings)
+        self._spec = _spec(settings, options.limits)
         self._own: ChildPool | None = None
         if settings.run is None:
             self._own = self._pool = ChildPool(1)
@@ -436,7 +438,7 @@ def _pool_of(run: RunScope) -> ChildPool:
     return ChildPool(run.concurrency, run.workspaces)
 
 
-def _spec(settings: AgentSettings) -> Spec:
+def _spec(settings: AgentSettings, limits: CallLimits) -> Spec:
     own: Mapping[str, str] = {
         name: value for name, value in settings.variables.items() if os.environ.get(name) != value
     }
@@ -445,6 +447,7 @@ def _spec(settings: AgentSettings) -> Spec:
         target=settings.target,
         folder=str(settings.folder),
         options=options,
+        limits=limits,
         variables=dict(own),
         env=dict(options.get("env", {})),
         gateway=settings.gateway,

@@ -13,9 +13,8 @@ from typing import Any
 import msgspec
 
 from steadyhand.builtin.agents.python_call import OF_A_TURN, OF_THE_TRIAL, Wanted, wanted_by
-from steadyhand.children.program import file_beside
 from steadyhand.errors import SetupError
-from steadyhand.plugins.registry import fault, load_file
+from steadyhand.user_file import fault, file_beside, load_file
 
 
 class PythonTarget(msgspec.Struct, frozen=True, kw_only=True):

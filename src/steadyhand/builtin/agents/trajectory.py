@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from steadyhand.builtin.agents.message_list import AgentStep
-from steadyhand.plugins.plugin import AgentSettings
 from steadyhand.ports.agent import Shows, TrialContext, Turn
 from steadyhand.records.base import plain_object
 from steadyhand.records.event import ActionStatus, ActionTaken, Noted, Observed, Thought
 from steadyhand.runtime.values import kept_part
+
+if TYPE_CHECKING:
+    from steadyhand.plugins.plugin import AgentSettings
 
 REPORTS_ITSELF = Shows(
     actions="self_reported",

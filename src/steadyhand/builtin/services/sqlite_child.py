@@ -6,14 +6,15 @@ databases is disabled.
 
 from __future__ import annotations
 
-import base64
 import json
 import math
 import os
 import sqlite3
 import sys
-import tempfile
-from typing import Any, cast
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 
 def main() -> None:
@@ -27,6 +28,9 @@ def main() -> None:
 
 def _make(request: dict[str, Any]) -> str:
     """Create the file, with the given content if any, and return its path."""
+    import base64  # these two take long to import, and a query needs neither
+    import tempfile
+
     file = f"{os.path.realpath(tempfile.gettempdir())}/{request['name']}"
     handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(handle, "wb") as stream:
@@ -113,7 +117,8 @@ def _allow(action: int, *_: str | None) -> int:
 
 def _parameters(given: Any) -> Any:
     if isinstance(given, dict):
-        return cast("dict[str, Any]", given)
+        named: dict[str, Any] = given  # pyright: ignore[reportUnknownVariableType]
+        return named
     return [json.dumps(value) if isinstance(value, (dict, list)) else value for value in given or ()]
 
 

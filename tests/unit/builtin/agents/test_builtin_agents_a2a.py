@@ -7,10 +7,9 @@ import tomllib
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from a2a.types import Part
 from aiohttp import web
 from google.protobuf.struct_pb2 import Value
 
@@ -20,9 +19,15 @@ from steadyhand.plugins.extras import WANTED
 from steadyhand.ports.agent import Addresses, Agent, shows_of
 from steadyhand.records.chat import FinishReason, Message
 from steadyhand.records.event import ModelCalled, Noted
-from support.a2a_server import A2aServer, Heard, Work, a2a_server
 from support.agents import a_trial, an_agent, turn
+from support.late import Late
 from support.loopback import free_port
+
+if TYPE_CHECKING:
+    from support.a2a_server import A2aServer, Heard, Work
+
+a2a_types = Late("a2a.types")
+agents = Late("support.a2a_server")
 
 ROOT = Path(__file__).parents[4]
 
@@ -38,7 +43,7 @@ async def talking(
 ) -> AsyncIterator[tuple[Agent, RunningTrial, A2aServer]]:
     trial = a_trial(folder)
     await trial.environment.setup([])
-    async with a2a_server(work, **at) as server:
+    async with agents.a2a_server(work, **at) as server:
         agent = an_agent(f"a2a:{server.url}", folder, options=options or {}, **(settings or {}))
         try:
             await agent.open(trial)
@@ -59,9 +64,9 @@ def notes(trial: RunningTrial) -> list[str]:
 async def in_pieces(heard: Heard) -> None:
     await heard.begin()
     await heard.updater.start_work(heard.message("looking it up"))
-    await heard.hand_over(Part(text="It was "))
+    await heard.hand_over(a2a_types.Part(text="It was "))
     await asyncio.sleep(0.05)
-    await heard.hand_over(Part(text="sent."), append=True)
+    await heard.hand_over(a2a_types.Part(text="sent."), append=True)
     await heard.updater.complete()
 
 
@@ -99,10 +104,10 @@ async def test_a_question_of_the_agent_is_its_reply_and_the_next_turn_goes_on_wi
     async def work(heard: Heard) -> None:
         await heard.begin()
         if not heard.continues:
-            await heard.hand_over(Part(text="Noted."), artifact="first")
+            await heard.hand_over(a2a_types.Part(text="Noted."), artifact="first")
             await heard.updater.requires_input(heard.message("Which order?"))
             return
-        await heard.hand_over(Part(text=f"{heard.text} is sent."), artifact="second")
+        await heard.hand_over(a2a_types.Part(text=f"{heard.text} is sent."), artifact="second")
         await heard.updater.complete()
 
     async with talking(tmp_path, work) as (agent, _, server):
@@ -191,10 +196,12 @@ async def test_what_it_hands_over_becomes_text_and_files(tmp_path: Path) -> None
         await heard.begin()
         data = Value()
         data.struct_value["total"] = 48
-        await heard.hand_over(Part(data=data), artifact="data")
-        await heard.hand_over(Part(text="a,b\n", filename="out/report.csv"), artifact="table")
-        await heard.hand_over(Part(raw=b"\x89PNG", filename="../../plot.png", media_type="image/png"), artifact="plot")
-        await heard.hand_over(Part(url="https://shop.example/A-1"), artifact="link")
+        await heard.hand_over(a2a_types.Part(data=data), artifact="data")
+        await heard.hand_over(a2a_types.Part(text="a,b\n", filename="out/report.csv"), artifact="table")
+        await heard.hand_over(
+            a2a_types.Part(raw=b"\x89PNG", filename="../../plot.png", media_type="image/png"), artifact="plot"
+        )
+        await heard.hand_over(a2a_types.Part(url="https://shop.example/A-1"), artifact="link")
         await heard.updater.complete(heard.message("Here it is."))
 
     async with talking(tmp_path, work) as (agent, trial, _):
@@ -205,8 +212,8 @@ async def test_what_it_hands_over_becomes_text_and_files(tmp_path: Path) -> None
 
     async def well(heard: Heard) -> None:
         await heard.begin()
-        await heard.hand_over(Part(text="a,b\n", filename="/out/report.csv"), artifact="table")
-        await heard.hand_over(Part(url="https://shop.example/A-1"), artifact="link")
+        await heard.hand_over(a2a_types.Part(text="a,b\n", filename="/out/report.csv"), artifact="table")
+        await heard.hand_over(a2a_types.Part(url="https://shop.example/A-1"), artifact="link")
         await heard.updater.complete(heard.message("Here it is."))
 
     async with talking(tmp_path, well) as (agent, trial, _):
@@ -249,7 +256,7 @@ async def test_the_trial_and_its_trace_are_in_every_request(tmp_path: Path) -> N
     options = {"headers": {"X-Tools": "{mcp_url}", "X-Team": "desk"}, "traces": "tools", "api_key_env": "DESK_KEY"}
     trial = a_trial(tmp_path)
     trial.addresses = Addresses(names={"mcp_url": "http://127.0.0.1:1/T/mcp", "trace_id": "ab" * 16})
-    async with a2a_server(work) as server:
+    async with agents.a2a_server(work) as server:
         agent = an_agent(f"a2a:{server.url}", tmp_path, options=options, variables={"DESK_KEY": "k-1234567"})
         assert (shows_of(agent).services, shows_of(agent).traced, shows_of(agent).actions) == ("seen", True, "not_seen")
         await agent.open(trial)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from steadyhand.errors import AgentError, ModelError, SetupError
+from steadyhand.plugins.plugin import RunScope
 from steadyhand.records.event import ActionTaken, ModelCalled, Noted, Observed, ServiceCalled, Thought
 from steadyhand.records.scenario import Mock, MockWhen
 from steadyhand.runtime.runtime import AgentRuntime
@@ -31,9 +32,9 @@ def in_process(request: pytest.FixtureRequest) -> bool:
     return request.param
 
 
-async def answer(tmp_path: Path, asked=None, target: str = "./mine.py:agent", trial=None, **options):
+async def answer(tmp_path: Path, asked=None, target: str = "./mine.py:agent", trial=None, run=None, **options):
     """The reply to one turn and the trial it was given in."""
-    agent = an_agent(f"python:{target}", tmp_path, options=options)
+    agent = an_agent(f"python:{target}", tmp_path, options=options, run=run)
     trial = trial or a_trial(tmp_path)
     try:
         await agent.open(trial)
@@ -41,6 +42,34 @@ async def answer(tmp_path: Path, asked=None, target: str = "./mine.py:agent", tr
     finally:
         await agent.close()
         await trial.environment.teardown()
+
+
+TELLS = """
+from steadyhand.records.chat import Message, ToolCall
+CALL = {"role": "assistant", "content": None, "tool_calls": [{"id": "1", "function": {"name": "f", "arguments": "{}"}}]}
+RETURNED = {
+    "a text": "hello",
+    "a dict": {"text": "hello"},
+    "a dict with a place for calls": {"text": "hello", "tool_calls": []},
+    "a dict with calls": {"text": "hello", "tool_calls": [{"name": "f", "arguments": {}}]},
+    "the last message": {"role": "assistant", "content": "hello", "tool_calls": None},
+    "the messages": [CALL, {"role": "tool", "tool_call_id": "1"}, {"role": "assistant", "content": "hello"}],
+    "only the reply in a list": [{"role": "assistant", "content": "hello"}],
+}
+def agent(message): return RETURNED[message]
+def reporting(message, action): return RETURNED[message]
+def evaluated(message): return eval(message)
+"""
+
+
+@pytest.fixture(scope="module")
+def standing(tmp_path_factory: pytest.TempPathFactory):
+    """The folder of agents whose child process serves one test after the other, and the run that it belongs to."""
+    folder = tmp_path_factory.mktemp("standing")
+    (folder / "mine.py").write_text(TELLS)
+    run = RunScope(concurrency=1)
+    yield folder, run
+    asyncio.run(run.close())
 
 
 @pytest.mark.parametrize(
@@ -391,10 +420,11 @@ async def test_what_is_reported_after_the_turn_is_noted_and_does_not_count(tmp_p
         ("{'content': 'x', 'role': 'user'}", "the role 'user'"),
     ],
 )
-async def test_a_reply_that_cannot_be_read_whole_is_refused(tmp_path, in_process, written, value, said):
-    written(f"def agent(): return {value}")
+async def test_a_reply_that_cannot_be_read_whole_is_refused(tmp_path, in_process, standing, value, said):
+    folder, run = standing
+    given = {"target": "./mine.py:evaluated", "trial": a_trial(tmp_path), "run": run, "in_process": in_process}
     with pytest.raises(AgentError, match=said):
-        await answer(tmp_path, in_process=in_process)
+        await answer(folder, turn(value), **given)
 
 
 @pytest.mark.parametrize(
@@ -417,27 +447,12 @@ async def test_a_reply_that_cannot_be_read_whole_is_refused(tmp_path, in_process
         ),
     ],
 )
-async def test_tool_calls_of_a_reply_are_actions(tmp_path, in_process, written, value, calls):
-    written(f"from steadyhand.records.chat import Message, ToolCall\ndef agent(): return {value}")
-    text, trial = await answer(tmp_path, in_process=in_process)
+async def test_tool_calls_of_a_reply_are_actions(tmp_path, in_process, standing, value, calls):
+    folder, run = standing
+    given = {"target": "./mine.py:evaluated", "trial": a_trial(tmp_path), "run": run, "in_process": in_process}
+    text, trial = await answer(folder, turn(value), **given)
     taken = [(event.name, event.params) for event in trial.events if isinstance(event, ActionTaken)]
     assert (text, taken) == ("x", calls)
-
-
-TELLS = """
-CALL = {"role": "assistant", "content": None, "tool_calls": [{"id": "1", "function": {"name": "f", "arguments": "{}"}}]}
-RETURNED = {
-    "a text": "hello",
-    "a dict": {"text": "hello"},
-    "a dict with a place for calls": {"text": "hello", "tool_calls": []},
-    "a dict with calls": {"text": "hello", "tool_calls": [{"name": "f", "arguments": {}}]},
-    "the last message": {"role": "assistant", "content": "hello", "tool_calls": None},
-    "the messages": [CALL, {"role": "tool", "tool_call_id": "1"}, {"role": "assistant", "content": "hello"}],
-    "only the reply in a list": [{"role": "assistant", "content": "hello"}],
-}
-def agent(message): return RETURNED[message]
-def reporting(message, action): return RETURNED[message]
-"""
 
 
 @pytest.mark.parametrize("in_process", [True, False])
@@ -456,11 +471,11 @@ def reporting(message, action): return RETURNED[message]
         (["a text", "the messages"], "partly_seen"),
     ],
 )
-async def test_silence_counts_only_if_what_it_returns_would_tell(tmp_path, said, sight, in_process):
+async def test_silence_counts_only_if_what_it_returns_would_tell(tmp_path, standing, said, sight, in_process):
     """An agent that returns a text, and has no way to report, may have done anything."""
-    (tmp_path / "mine.py").write_text(TELLS)
+    folder, run = standing
     trial = a_trial(tmp_path)
-    agent = an_agent("python:./mine.py:agent", tmp_path, options={"in_process": in_process})
+    agent = an_agent("python:./mine.py:agent", folder, options={"in_process": in_process}, run=run)
     await agent.open(trial)
     assert agent.shows.actions == "not_seen"
     for text in said:

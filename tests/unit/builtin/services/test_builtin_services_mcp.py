@@ -17,8 +17,6 @@ from typing import Any
 import aiohttp
 import pytest
 from aiohttp import web
-from mcp import ClientSession
-from mcp.client.streamable_http import streamable_http_client
 
 from steadyhand.builtin.environments.local import LocalEnvironment
 from steadyhand.builtin.services.mcp import LARGEST_ANSWER
@@ -31,8 +29,13 @@ from steadyhand.records.event import ActionTaken, Noted, ServiceCalled
 from steadyhand.records.scenario import Mock, MockFault, MockWhen, RealService
 from steadyhand.runtime.mocks import MockTable
 from steadyhand.runtime.runtime import AgentRuntime
+from support.late import Late
 from support.loopback import free_port
 from support.trial import HERE, Clock, TrialStandIn, a_scenario
+from support.warm_program import warm
+
+mcp = Late("mcp")
+mcp_http = Late("mcp.client.streamable_http")
 
 SHOP = Path(__file__).parents[3] / "support" / "mcp_shop.py"
 PROGRAM = shlex.join([sys.executable, str(SHOP)])
@@ -54,7 +57,7 @@ class Shop:
 
 
 def url_of_shop(*options: str) -> tuple[str, subprocess.Popen[str]]:
-    command = [sys.executable, str(SHOP), "--http", *options]
+    command = [*shlex.split(warm("mcp_shop")), "--http", *options]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     return process.stdout.readline().strip(), process
@@ -102,7 +105,7 @@ def where(request: pytest.FixtureRequest, at_url: Standing, tmp_path: Path) -> S
         return at_url
     log = tmp_path / "log"
     log.touch()
-    return Standing(f"{PROGRAM} --log {log}", log)
+    return Standing(f"{warm('mcp_shop')} --log {log}", log)
 
 
 @asynccontextmanager
@@ -228,7 +231,7 @@ async def test_an_agent_that_speaks_mcp_gets_what_the_server_said(where: Standin
     ) as shop:
         door = await server.open_door(shop.trial)  # type: ignore[arg-type]
         url = server.addresses(door.address).names["mcp_url"]
-        async with streamable_http_client(url) as (read, write, _), ClientSession(read, write) as client:
+        async with mcp_http.streamable_http_client(url) as (read, write, _), mcp.ClientSession(read, write) as client:
             await client.initialize()
             tools = {tool.name: tool for tool in (await client.list_tools()).tools}
             assert tools["greet"].inputSchema["required"] == ["name"]
@@ -266,7 +269,7 @@ async def test_the_program_runs_in_the_workspace_without_our_keys_and_ends_with_
 
 
 async def test_each_trial_has_a_process_of_its_own(tmp_path: Path) -> None:
-    async with opened(tmp_path, PROGRAM) as one, opened(tmp_path, PROGRAM) as other:
+    async with opened(tmp_path, warm("mcp_shop")) as one, opened(tmp_path, warm("mcp_shop")) as other:
         assert (await one.call("surroundings"))["pid"] != (await other.call("surroundings"))["pid"]
 
 
@@ -282,10 +285,10 @@ FAILING = [
 async def test_a_server_that_fails_is_an_error_of_the_trial(
     tmp_path: Path, tool: str, given: dict[str, Any], reason: str
 ) -> None:
-    async with opened(tmp_path, PROGRAM, timeout_ms=1_000 if tool == "wait" else 20_000) as shop:
+    async with opened(tmp_path, warm("mcp_shop"), timeout_ms=1_000 if tool == "wait" else 20_000) as shop:
         with pytest.raises(ServiceError) as failed:
             await shop.call(tool, **given)
-        assert str(failed.value).startswith(f"service 'shop': the MCP server `{PROGRAM}` ")
+        assert str(failed.value).startswith(f"service 'shop': the MCP server `{warm('mcp_shop')}` ")
         assert reason in str(failed.value)
         with pytest.raises(ServiceError) as again:
             await shop.call("greet", name="Ann")
@@ -316,7 +319,7 @@ async def test_so_is_one_at_a_url_that_dies(tmp_path: Path) -> None:
 
 
 async def test_an_agent_that_gives_up_on_a_hanging_server_does_not_hide_it(tmp_path: Path) -> None:
-    async with opened(tmp_path, PROGRAM, timeout_ms=1_500) as shop:
+    async with opened(tmp_path, warm("mcp_shop"), timeout_ms=1_500) as shop:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.2):
                 await shop.call("wait", seconds=30)
@@ -324,7 +327,7 @@ async def test_an_agent_that_gives_up_on_a_hanging_server_does_not_hide_it(tmp_p
 
 
 async def test_an_agent_that_gives_up_on_a_slow_server_has_itself_to_blame(tmp_path: Path) -> None:
-    async with opened(tmp_path, PROGRAM) as shop:
+    async with opened(tmp_path, warm("mcp_shop")) as shop:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.2):
                 await shop.call("wait", seconds=0.5)
@@ -333,7 +336,7 @@ async def test_an_agent_that_gives_up_on_a_slow_server_has_itself_to_blame(tmp_p
 
 
 async def test_a_greeting_on_stdout_is_noted(tmp_path: Path) -> None:
-    async with opened(tmp_path, f"{PROGRAM} --greet-first") as shop:
+    async with opened(tmp_path, f"{warm('mcp_shop')} --greet-first") as shop:
         assert await shop.call("greet", name="Ann") == "Hello, Ann"
         (note,) = shop.trial.of(Noted)
     assert (note.level, "wrote 'The shop is open.' to stdout" in note.message) == ("warning", True)

@@ -1,0 +1,144 @@
+"""Starts a Python program many times and imports what it needs once, for programs that take long to import.
+
+`warm(module)` gives a command line that can be run as often as needed, with arguments of the program's own behind it.
+Each run is a process that was forked from one which has imported the module, and calls its `main`, with the arguments,
+folder, variables, input and output that the command line was given. The command ends with it and with its exit code;
+killed, it takes it along.
+"""
+
+from __future__ import annotations
+
+import array
+import atexit
+import contextlib
+import functools
+import json
+import os
+import shlex
+import socket
+import sys
+
+_LENGTH = 8
+
+
+@functools.cache
+def warm(module: str) -> str:
+    """A command line for `main` of a module in `support`. The process behind it ends with ours."""
+    import subprocess
+    import tempfile
+
+    folder = tempfile.TemporaryDirectory(prefix="warm-")
+    address = f"{folder.name}/socket"
+    server = subprocess.Popen(
+        [sys.executable, __file__, "--serve", address, module], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert server.stdout is not None
+    server.stdout.readline()
+
+    def end() -> None:
+        server.communicate()
+        folder.cleanup()
+
+    atexit.register(end)
+    return shlex.join([sys.executable, "-S", __file__, address])
+
+
+def run(address: str, arguments: list[str]) -> int:
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(address)
+        asked = json.dumps([arguments, os.getcwd(), dict(os.environ)]).encode()  # noqa: PTH109
+        files = array.array("i", [0, 1, 2])
+        connection.sendmsg([len(asked).to_bytes(_LENGTH)], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, files.tobytes())])
+        connection.sendall(asked)
+        return int.from_bytes(_exactly(connection, _LENGTH), signed=True)
+
+
+def _exactly(connection: socket.socket, size: int) -> bytes:
+    got = b""
+    while len(got) < size:
+        more = connection.recv(size - len(got))
+        if not more:
+            raise EOFError
+        got += more
+    return got
+
+
+def serve(address: str, module: str) -> None:
+    import importlib
+    import select
+    import signal
+
+    main = importlib.import_module(f"support.{module}").main
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those who watch over a run
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(address)
+        listening.listen(64)
+        os.write(1, b"ready\n")
+        while True:
+            ready, _, _ = select.select([listening, 0], [], [])
+            if 0 in ready:
+                return
+            connection, _ = listening.accept()
+            if os.fork() == 0:
+                listening.close()
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                _watch(connection, main)
+            connection.close()
+
+
+def _watch(connection: socket.socket, main) -> None:
+    """Run it, and tell its exit code; end it when its command has ended."""
+    import select
+
+    length, ancillary, *_ = connection.recvmsg(_LENGTH, socket.CMSG_SPACE(3 * 4))
+    files = array.array("i", ancillary[0][2])
+    arguments, folder, variables = json.loads(_exactly(connection, int.from_bytes(length)))
+    ended, ending = os.pipe()
+    child = os.fork()
+    if child == 0:
+        connection.close()
+        os.close(ended)
+        for target, file in enumerate(files):
+            os.dup2(file, target)
+            os.close(file)
+        _call(main, arguments, folder, variables)
+    for file in (*files, ending, 0, 1, 2):
+        os.close(file)
+    if connection in select.select([connection, ended], [], [])[0]:
+        os.kill(child, 9)
+    _, status = os.waitpid(child, 0)
+    with contextlib.suppress(OSError):
+        connection.sendall(os.waitstatus_to_exitcode(status).to_bytes(_LENGTH, signed=True))
+    os._exit(0)
+
+
+def _call(main, arguments: list[str], folder: str, variables: dict[str, str]) -> None:
+    import traceback
+
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(variables)
+    sys.stdin = open(0, closefd=False)  # noqa: SIM115
+    sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115
+    sys.stderr = open(2, "w", 1, closefd=False)  # noqa: SIM115
+    sys.argv = [main.__module__, *arguments]
+    code = 1
+    try:
+        main()
+        code = 0
+    except SystemExit as error:
+        code = error.code if isinstance(error.code, int) else 0 if error.code is None else 1
+    except BaseException:  # noqa: BLE001 - as the interpreter does
+        traceback.print_exc()
+    finally:
+        with contextlib.suppress(OSError, ValueError):
+            sys.stdout.flush()
+        os._exit(code)
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "--serve":
+        sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # noqa: PTH100, PTH120
+        serve(*sys.argv[2:])
+    else:
+        sys.exit(run(sys.argv[1], sys.argv[2:]))
