@@ -1,5 +1,6 @@
 """--engine ray on a real cluster of a head and two nodes, on loopback: a node and the driver are killed on the way."""
 
+import os
 import shutil
 import signal
 import threading
@@ -183,6 +184,25 @@ def test_a_ray_of_this_machine_ends_with_the_driver(batch, way):
     assert "logging.cc" not in err
     while any(each.exists() for each in started):
         pass
+
+
+def test_without_its_head_a_run_is_interrupted_and_resumed_without_ray(batch):
+    given = ("run", "untimed.yaml", "--trials", "3500", "--seed", "7", "--concurrency", "2", "--no-progress")
+    process = batch.start(*given, "--engine", "ray", "--workers", "1")
+    batch.wait_for(20, process)
+    (head,) = [
+        each
+        for each in Path("/proc").glob("[0-9]*")
+        if daemon_of(each, process.pid) and "gcs_server" in (each / "stat").read_text()
+    ]
+    os.kill(int(head.name), signal.SIGKILL)
+    out, err = process.communicate()
+    assert process.returncode == 3, out + err
+    assert "status: interrupted" in out
+    assert "the head of the Ray cluster" in out
+    ended = batch("resume", "last", "--engine", "local", "--workers", "2", "--no-progress")
+    assert ended.code == 0, ended.out + ended.err
+    assert [trial.key.index for trial in batch.reader().trials()] == list(range(3500))
 
 
 def daemon_of(folder, pid):

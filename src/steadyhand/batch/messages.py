@@ -13,7 +13,8 @@ class WorkerSetup(Record):
 
     `digests` are the driver's digests of what each scenario's trials depend on; empty if the worker uses the same
     files. `folder` is where the run was started, relative to the worker's initial folder. `free` are the providers that
-    need no permit from the driver, because they have no limits and use no network.
+    need no permit from the driver, because they have no limits and use no network. `places` is how many of the run's
+    `concurrency` trials this worker runs at once.
     """
 
     version: str
@@ -21,6 +22,7 @@ class WorkerSetup(Record):
     name: str
     trust: bool = False
     places: int = 1
+    concurrency: int = 1
     free: tuple[str, ...] = ()
     counts_spending: bool = False
     folder: str = "."

@@ -103,15 +103,15 @@ class PermitDesk:
 
 class _Starts:
     """When the calls of this process to one provider start: some time apart, and longer while connections are opened,
-    so that the first are timed as well as the rest.
+    so that the first are timed as well as the rest and all workers together open no more than one process would.
 
-    That longer wait comes before leave is asked for. Leave that is used long after it was given would let more calls
-    into a minute than its limit.
+    That longer wait comes before a permit is requested. A permit that is used long after it was granted would let more
+    calls into a minute than its limit.
     """
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, opening_s: float) -> None:
         self._clock = clock
-        self._opening: Pace = Pace(OPENING_S)
+        self._opening: Pace = Pace(opening_s)
         self._pace: Pace = Pace(SPACING_S)
         self._active: int = 0
         self._most: int = 0
@@ -135,7 +135,8 @@ class _Starts:
 
 
 class RemoteGate:
-    """Implements `Gate` in a worker. `free` are the providers that `own` handles without the driver."""
+    """Implements `Gate` in a worker. `free` are the providers that `own` handles without the driver; `share` is the
+    worker's part of the run's trials, and so of the connections that are opened per second."""
 
     def __init__(
         self,
@@ -146,6 +147,7 @@ class RemoteGate:
         ask: Callable[[LeaveRequest], None],
         end: Callable[[CallEnd], None],
         wait: Callable[[BackOff], None],
+        share: float = 1.0,
     ) -> None:
         self._own = own
         self._free = frozenset(free)
@@ -153,6 +155,7 @@ class RemoteGate:
         self._starts: dict[str, _Starts] = {}
         self._numbers = itertools.count(1)
         self._wait = wait
+        self._opening_s: float = OPENING_S / share
         self.clock: Clock = clock
         self.send_ask = ask
         self.send_end = end
@@ -161,7 +164,7 @@ class RemoteGate:
     def admit(self, model: str, request: ChatRequest) -> AbstractAsyncContextManager[Admission]:
         if self._leaves_alone(model):
             return self._own.admit(model, request)
-        starts = self._starts.setdefault(provider_of(model), _Starts(self.clock))
+        starts = self._starts.setdefault(provider_of(model), _Starts(self.clock, self._opening_s))
         ask = LeaveRequest(number=next(self._numbers), model=model, amount=expected_tokens(request))
         return _RemoteAdmission(self, ask, starts)
 

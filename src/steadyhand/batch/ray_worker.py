@@ -23,6 +23,8 @@ from steadyhand.children.channel import RemoteError, raised
 from steadyhand.errors import SetupError, SteadyhandError
 
 _CONNECT_S = 10.0
+_HEAD_LOOK_S = 5.0
+_HEAD_MISSES = 5
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 _SETTINGS = 4
 _NO_SETTINGS = bytes((0, 0, 0, _SETTINGS, 0, 0, 0, 0, 0))
@@ -58,6 +60,9 @@ class RayWorkers:
         self._cpus = cpus
         self._ray: Any = None
         self._thread: _RayThread = _RayThread()
+        self._watching: asyncio.Task[None] | None = None
+        self._workers: list[_RayWorker] = []
+        self._head_lost: str | None = None
 
     async def open(self) -> int:
         """Connect, and return the number of processors in the cluster. Raises `SetupError`."""
@@ -67,10 +72,32 @@ class RayWorkers:
         if threading.current_thread() is threading.main_thread():
             # Ray's own handler, which prints a stack trace, has taken the place of ours.
             signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGTERM))
+        self._watching = asyncio.get_running_loop().create_task(
+            self._watch(self._ray.get_runtime_context().gcs_address)
+        )
         return processors
 
+    async def _watch(self, address: str) -> None:
+        """Ends all workers when the head of the cluster is gone: Ray would end this process a little later."""
+        host, _, port = address.rpartition(":")
+        misses = 0
+        while misses < _HEAD_MISSES:
+            await asyncio.sleep(_HEAD_LOOK_S)
+            try:
+                async with asyncio.timeout(_HEAD_LOOK_S):
+                    _, writer = await asyncio.open_connection(host, int(port))
+                writer.close()
+                misses = 0
+            except OSError:
+                misses += 1
+        self._head_lost = f"the head of the Ray cluster at {address} does not answer any more"
+        for worker in self._workers:
+            worker.end(self._head_lost)
+
     async def close(self) -> None:
-        if self._ray is not None:
+        if self._watching is not None:
+            self._watching.cancel()
+        if self._ray is not None and self._head_lost is None:  # without its head, Ray would wait for it
             await self._thread.call(self._ray.shutdown)
 
     def _connect(self) -> int:
@@ -98,6 +125,8 @@ class RayWorkers:
     async def __call__(
         self, number: int, places: int, hear: Callable[[Report], None], lost: Callable[[str], None]
     ) -> Link:
+        if self._head_lost is not None:
+            raise SetupError(self._head_lost)
         name = f"worker {number}"
         module, _, kind = self._actor.partition(":")
         actor: Any = self._ray.remote(getattr(import_module(module), kind))
@@ -115,7 +144,9 @@ class RayWorkers:
             if isinstance(error, SteadyhandError):
                 raise error
             raise StartFailed(f"{name} did not start: {fault.type}: {fault.message}")
-        return _RayWorker(name, handle, self._ray, hear, lost)
+        worker = _RayWorker(name, handle, self._ray, hear, lost)
+        self._workers.append(worker)
+        return worker
 
 
 class _RayWorker:
@@ -133,6 +164,11 @@ class _RayWorker:
     def send(self, orders: Orders) -> None:
         with contextlib.suppress(Exception):  # it is gone, which the listener reports
             self._handle.orders.remote(msgspec.msgpack.encode(orders))
+
+    def end(self, reason: str) -> None:
+        if not self._listening.done():
+            self._listening.cancel()
+            self._lost(reason)
 
     async def close(self, within_s: float) -> None:
         self._listening.cancel()

@@ -69,6 +69,7 @@ async def open_workers(run: Run, gate: ProviderGate, note: Callable[[str], None]
         trust=settings.options.trust,
         free=run.free_of_limits(),
         counts_spending=run.budget.limited,
+        concurrency=settings.concurrency,
     )
     given: dict[str, Any] = {
         "gate": gate,

@@ -80,6 +80,7 @@ class Worker:
             ask=self._ask,
             end=self._end,
             wait=self._back_off,
+            share=min(1.0, setup.places / setup.concurrency),
         )
         budget = _Spending(Prices.of_run(run.header), self._spent) if setup.counts_spending else run.budget
         self._builder: Builder = run.builder(self._lag, self._gate, budget=budget)

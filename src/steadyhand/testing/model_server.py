@@ -221,7 +221,7 @@ class ModelServer:
 
     async def __aenter__(self) -> Self:
         self._server = await asyncio.get_running_loop().create_server(
-            self._connect, self._host, self._port, backlog=1024
+            self._connect, self._host, self._port, backlog=4096
         )
         self._port = self._server.sockets[0].getsockname()[1]
         return self

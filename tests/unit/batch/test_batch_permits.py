@@ -24,10 +24,10 @@ class Office:
         self.gate = ProviderGate(clock=clock, limits={"openai": limits})
         self.desks = []
 
-    def worker(self, free=()):
+    def worker(self, free=(), **more):
         applicant = Applicant()
         desk = PermitDesk(self.gate, applicant)
-        remote = RemoteGate(OpenGate(), self.clock, free=free, ask=desk.ask, end=desk.end, wait=desk.back_off)
+        remote = RemoteGate(OpenGate(), self.clock, free=free, ask=desk.ask, end=desk.end, wait=desk.back_off, **more)
         applicant.grant, applicant.refuse = remote.granted, remote.refused
         self.desks.append(desk)
         return remote
@@ -91,6 +91,12 @@ async def test_starts_are_spaced_by_each_worker_and_more_so_while_connections_ar
     worker = Office(clock).worker()
     for spacing_s in (OPENING_S, SPACING_S):
         assert await Calls(worker, clock).all(64) == pytest.approx(63 * spacing_s, rel=0.05)
+
+
+async def test_all_workers_together_open_connections_as_one_process_would():
+    clock = SettableClock(10.0, auto_advance=False)
+    worker = Office(clock).worker(share=0.25)
+    assert await Calls(worker, clock).all(16) == pytest.approx(15 * 4 * OPENING_S, rel=0.05)
 
 
 async def test_never_more_requests_of_all_workers_in_any_minute_than_allowed():
