@@ -217,7 +217,7 @@ def test_its_options_are_checked_like_ours(named):
         "[providers.acme]\nsey = 'x'\n": "unknown key `sey`; did you mean `say`?",
         "[agents.acme]\nnot = 'x'\n": "unknown key `not`; did you mean `note`?",
         "[environments.acme]\nmott = 'x'\n": "unknown key `mott`; did you mean `motd`?",
-        "[judges.acme]\ngood = 1\n": "expected text, found the number 1",
+        "[judges.acme]\ngood = 1\n": "expected text, found 1",
         "[users.acme]\nlines = 'x'\n": "expected a list",
         "[users.acmee]\nlines = []\n": "unknown user kind 'acmee'; did you mean 'acme'?",
     }

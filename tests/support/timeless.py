@@ -20,6 +20,7 @@ _OWN = frozenset(
         "started_at",
         "reused_connection",
         "spoiled",
+        "times_not_known",
     )
 )
 """Of the run, and of the moment."""

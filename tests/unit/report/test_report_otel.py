@@ -10,7 +10,7 @@ import pytest
 
 from steadyhand.errors import SetupError
 from steadyhand.gateway.otlp import read_export
-from steadyhand.gateway.spans import tell
+from steadyhand.gateway.spans import read_spans
 from steadyhand.records.event import ActionTaken, ModelCalled, Observed
 from steadyhand.records.run import RunHeader, TrialRecord
 from steadyhand.report.otel import OtelEndpoint, OtelExporter, export_of, target_of, trial_spans
@@ -48,7 +48,7 @@ def test_a_trial_is_one_trace_that_says_what_the_trial_was():
     assert [each["gen_ai.evaluation.score.label"] for each in results] == [
         each.verdict.value for each in record.evaluations
     ]
-    told = tell(below, {span.span_id: span for span in spans}, at_ms=float).events
+    told = read_spans(below, {span.span_id: span for span in spans}, at_ms=float).events
     for kind, fields in ((ActionTaken, ("name", "params", "status")), (ModelCalled, ("model", "text", "usage"))):
         ours = [tuple(getattr(event, field) for field in fields) for event in record.events if type(event) is kind]
         theirs = [tuple(getattr(event, field) for field in fields) for event in told if type(event) is kind]

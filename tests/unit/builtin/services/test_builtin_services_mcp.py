@@ -229,8 +229,8 @@ async def test_an_agent_that_speaks_mcp_gets_what_the_server_said(where: Standin
     async with opened(
         tmp_path, where.mcp, mock("lookup", when=MockWhen(input={"number": "A-1"}), response="ours")
     ) as shop:
-        door = await server.open_door(shop.trial)  # type: ignore[arg-type]
-        url = server.addresses(door.address).names["mcp_url"]
+        endpoint = await server.open_endpoint(shop.trial)  # type: ignore[arg-type]
+        url = server.addresses(endpoint.address).names["mcp_url"]
         async with mcp_http.streamable_http_client(url) as (read, write, _), mcp.ClientSession(read, write) as client:
             await client.initialize()
             tools = {tool.name: tool for tool in (await client.list_tools()).tools}
@@ -243,7 +243,7 @@ async def test_an_agent_that_speaks_mcp_gets_what_the_server_said(where: Standin
             assert (await client.call_tool("words", {"args": ["a"]})).content[0].text == "1"
             refused = await client.call_tool("refund", {"number": "A-1"})
             assert (refused.isError, "the till is empty" in refused.content[0].text) == (True, True)
-        mocks_url = server.addresses(door.address).names["mocks_url"]
+        mocks_url = server.addresses(endpoint.address).names["mocks_url"]
         async with aiohttp.ClientSession() as http, http.post(f"{mocks_url}/shop/greet", json={"name": "Bo"}) as answer:
             assert await answer.json() == {"result": "Hello, Bo"}
         assert [action.name for action in shop.trial.of(ActionTaken)] == [
