@@ -229,7 +229,7 @@ def test_a_secret_of_any_characters_is_suspected(secret):
 
 @pytest.mark.no_cover
 def test_any_number_of_secrets_is_looked_for():
-    secrets = [f"{number:06}-{'ab' * 200}-{number:06}" for number in range(2_000)]
+    secrets = [f"{number:06}-{'ab' * 200}-{number:06}" for number in range(500)]
     redactor = Redactor(secrets)
-    assert redactor.suspects(msgspec.msgpack.encode(f"it is {secrets[1_234]}"))
+    assert redactor.suspects(msgspec.msgpack.encode(f"it is {secrets[234]}"))
     assert redactor.suspects(msgspec.msgpack.encode({"password": "x"}))
