@@ -64,7 +64,13 @@ def _ours(base_url: str, folder: Path) -> float:
     file.write_text(SCENARIO)
     (folder / "steadyhand.toml").write_text(f'agent = "model"\n[providers.openai]\nbase_url = "{base_url}"\n')
     os.environ.setdefault("OPENAI_API_KEY", "none")
-    options = RunOptions(model="openai/bench", out=folder / "runs", concurrency=IN_FLIGHT, trials=CONVERSATIONS)
+    options = RunOptions(
+        model="openai/bench",
+        config=folder / "steadyhand.toml",
+        out=folder / "runs",
+        concurrency=IN_FLIGHT,
+        trials=CONVERSATIONS,
+    )
     run = Run(Selection(paths=(str(file),)), options)
     began = time.perf_counter()
     record = run_in_loop(Execution(run).execute([], attend=attended), network=True)
