@@ -103,9 +103,9 @@ async def _ask(url: str, folder: Path, how: str) -> Ways:
     model = OpenAIModel(ModelSettings(name="m", folder=folder, options={"base_url": url}))
     gateway = run_gateway()
     try:
-        door = await gateway.open_door(a_trial(folder), model)
+        endpoint = await gateway.open_endpoint(a_trial(folder), model)
         child = await asyncio.create_subprocess_exec(
-            sys.executable, "-c", CLIENT, url, door.url("openai"), str(CALLS), how, stdout=asyncio.subprocess.PIPE
+            sys.executable, "-c", CLIENT, url, endpoint.url("openai"), str(CALLS), how, stdout=asyncio.subprocess.PIPE
         )
         out, _ = await child.communicate()
         return json.loads(out)
