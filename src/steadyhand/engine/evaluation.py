@@ -39,7 +39,7 @@ from steadyhand.records.scenario import Converse, Step
 
 
 class Evaluation:
-    """Runs checks and keeps their results in order. `unfinished` are the results of steps that hit a limit."""
+    """Runs checks and keeps their results in order. `unfinished` holds the results of steps that hit a limit."""
 
     def __init__(self, trial: RunningTrial) -> None:
         self._trial: RunningTrial = trial
@@ -72,8 +72,8 @@ class Evaluation:
     ) -> EvaluationResult:
         """Run one check. An evaluator that raises makes this evaluation an error, never a failure of the agent.
 
-        An empty answer where one was due satisfies no invariant. If an answer is incomplete through no fault of the
-        model, only failures that the rest could not undo are decided.
+        An empty answer where one was due violates every invariant. If an answer is incomplete through no fault of the
+        model, a failure counts only if the rest of the answer could not have undone it.
         """
         started = time.perf_counter()
         check: PreparedCheck | None = None
@@ -112,7 +112,7 @@ class Evaluation:
         return inconclusive(f"{finish}{hint}", evidence=evidence, figures=figures)
 
     def _qualified(self, returned: object, check: PreparedCheck, result: ExecutionResult) -> EvaluationResult:
-        """What an evaluator found, as far as what it saw and who judged it bear it out. Raises for no result."""
+        """What an evaluator found, limited by what it could see and by who judged it. Raises if it is not a result."""
         found = _result_of(returned)
         parts = self._trial.parts
         if check.reads or parts.missing_plugins:
@@ -124,7 +124,7 @@ class Evaluation:
     def require_reply(
         self, step: Step, specs: Sequence[EvaluationSpec], result: ExecutionResult, *, turn: int | None = None
     ) -> None:
-        """Fail an empty reply where one is due, unless `specs` has an invariant, which fails because of it anyway."""
+        """Fail an empty reply where one is due, unless `specs` has an invariant, which fails on it anyway."""
         if self._reply_is_empty(step, result) and all(spec.severity is None for spec in specs):
             stage: Stage = "step" if turn is None else "turn"
             self._keep(
@@ -144,7 +144,7 @@ class Evaluation:
         return finish is None or not (finish.undecided or finish.reason is FinishReason.DEADLINE)
 
     def _not_visible(self, reads: frozenset[Visible]) -> EvaluationResult | None:
-        """Inconclusive if the check reads what cannot be seen of this agent: either result would prove nothing."""
+        """Inconclusive if the check reads what this agent does not show: neither result would prove anything."""
         shows = self._trial.shows
         unseen = shows.only("not_seen", reads)
         if not unseen:
@@ -159,7 +159,7 @@ class Evaluation:
         )
 
     def _qualify(self, found: EvaluationResult, reads: frozenset[Visible]) -> EvaluationResult:
-        """Mark a result that rests on the agent's own word; make one inconclusive that what is missing may explain."""
+        """Mark a result that rests on the agent's own report; make it inconclusive if a gap may explain it."""
         if reads and (partly := self._trial.shows.only("partly_seen", reads)) and _missing_part_may_change(found):
             return msgspec.structs.replace(
                 found,
@@ -183,7 +183,7 @@ class Evaluation:
         return found
 
     def _doubted(self, found: EvaluationResult, spec: EvaluationSpec) -> EvaluationResult:
-        """What a judge said who may not decide: it informs."""
+        """The verdict of a judge that may not decide, as information only."""
         doubt = self._trial.parts.doubts.get(id(spec))
         if doubt is None or found.verdict not in (Verdict.PASSED, Verdict.FAILED):
             return found
@@ -195,10 +195,10 @@ class Evaluation:
         )
 
     def not_reached(self, spec: EvaluationSpec, reason: str, *, stage: Stage, step: int, turn: int) -> EvaluationResult:
-        """Record a check of a turn that was never reached. If it were left out, it would look as if it had passed."""
+        """Record a check of a turn that was never reached. Leaving it out would look as if it had passed."""
         try:
             check = self._trial.prepared(spec)
-        except Exception:  # noqa: BLE001 - a check that was never made cannot end in this error
+        except Exception:  # noqa: BLE001 - a check that never ran cannot end in this error
             check = None
         return self._finish(spec, check, inconclusive(reason), stage=stage, step=step, turn=turn, took_ms=0.0)
 
@@ -236,7 +236,7 @@ class Evaluation:
     def _keep(self, result: EvaluationResult) -> None:
         self.results.append(result)
         trial = self._trial
-        if trial.parts.sinks:  # The record keeps results apart; the event is for listeners.
+        if trial.parts.sinks:  # The record stores results separately; the event is for listeners.
             trial.emit(Evaluated(at_ms=trial.elapsed_ms(), step=trial.step, turn=trial.turn, result=result))
 
     def _error(self, spec: EvaluationSpec, error: Exception) -> EvaluationResult:
@@ -282,14 +282,14 @@ def _missing_tool_may_explain(found: EvaluationResult) -> bool:
 
 
 def _missing_part_may_change(found: EvaluationResult) -> bool:
-    """Whether more actions than were seen could make another verdict of this one."""
+    """Whether actions that were not seen could change this verdict."""
     if found.verdict is Verdict.FAILED:
         return found.rests_on != "presence"
     return found.verdict is Verdict.PASSED
 
 
 def _result_of(found: object) -> EvaluationResult:
-    """What an evaluator returned. Raises for anything but a result: that is an error of the check."""
+    """What an evaluator returned. Raises `TypeError` for anything but a result: that is an error of the check."""
     if not isinstance(found, EvaluationResult):
         raise TypeError(f"it returned {found!r}; expected `passed(...)`, `failed(...)` or `inconclusive(...)`")
     verdict = cast("object", found.verdict)
@@ -299,7 +299,7 @@ def _result_of(found: object) -> EvaluationResult:
 
 
 def _gradable(found: EvaluationResult, budget: LatencyBounds, latency: Latency | None) -> EvaluationResult:
-    """A grade stands only if nothing that disturbed the latency can have changed it, whatever the check looked at."""
+    """A grade stands only if nothing that disturbed the latency could have changed it, whatever the check looked at."""
     known = latency is not None and latency.ms is not None and 0 <= latency.ms < math.inf
     if latency is not None and known and not latency.spoiled and not latency.cut:
         return found
@@ -323,7 +323,7 @@ def _limit_result(step: Step, limit: LimitExceeded) -> EvaluationResult:
 
 
 class Assessment:
-    """What is computed after all checks: safety timeline and rubric. None until `run` got that far."""
+    """What is computed after all checks: the safety timeline and the rubric score. None until computed."""
 
     def __init__(self, trial: RunningTrial, evaluation: Evaluation, steps: Sequence[StepResult]) -> None:
         self._trial: RunningTrial = trial
@@ -348,7 +348,7 @@ class Assessment:
             self.rubric = await self._score(trial.parts.score_rubric)
 
     async def _score(self, score: ScoreRubric) -> RubricScore:
-        """A rubric does not affect the verdict, so a failure to score it is recorded with it and fails nothing."""
+        """A rubric does not affect the verdict, so a failure to score it is only recorded in the score."""
         trial = self._trial
         tier = latency_tier(self._evaluation.results, self.latency)
         materials = materials_of(self._steps[-1].result, trial.scenario.setup.virtual_fs)
@@ -360,7 +360,7 @@ class Assessment:
 
 
 def _checked_score(found: object) -> RubricScore:
-    """Raises for what is no score, and for one outside 0 to 1."""
+    """Raises `TypeError` if it is not a score, and `ValueError` for a score outside 0 to 1."""
     if not isinstance(found, RubricScore):
         raise TypeError(f"the judge returned {found!r}; expected a RubricScore")
     scores = [*found.scores.values(), *([] if found.overall is None else [found.overall])]

@@ -1,7 +1,7 @@
 """Limits: the budget of a run, the time that a turn or conversation may take, and how late the event loop runs.
 
-Bytes that arrive while the loop is busy are stamped late. The monitor wakes every few milliseconds and records how late
-each wake-up was, which bounds the error of a call's time stamps.
+Bytes that arrive while the loop is busy are stamped late. The monitor wakes up every few milliseconds and records how
+late each wake-up was, which bounds the error of a call's timestamps.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MIN_CHECK_S = 0.001
 INTERVAL_S = 0.01
 SHORTEST_NOTED_S = 0.002
 MAX_STALLS = 16384
-"""More than two minutes of a loop that is late each time."""
+"""Enough for more than two minutes in which every wake-up is late."""
 
 RECENT_S = 2.0
 _RECENT_STALLS = int(RECENT_S / INTERVAL_S)
@@ -32,10 +32,10 @@ _BLOCK = 64
 
 
 class SpendingLimit:
-    """What a run may spend. An `EventSink` shared by all trials, and asked before each of them starts.
+    """What a run may spend. An `EventSink` shared by all trials, and checked before each of them starts.
 
-    Calls answered from a recording or a cache do not count. An answer without a token count ends the run as well: we
-    must not claim to keep a limit that we cannot measure.
+    Calls answered from a recording or a cache do not count. An answer without a token count also ends the run: we must
+    not claim to enforce a limit that we cannot measure.
     """
 
     def __init__(self, prices: Prices, *, max_cost: float | None = None, max_tokens: int | None = None) -> None:
@@ -116,7 +116,7 @@ class WaitLedger:
         self._waiting -= 1
 
     def attempt_begins(self) -> None:
-        """At the end of a wait."""
+        """Ends a wait and begins an attempt."""
         self._settle()
         self._waiting -= 1
         self._active += 1
@@ -174,7 +174,7 @@ class AgentTimeout:
         return max(0.0, (time.perf_counter() - self._began) * 1000.0 - waited_ms)
 
     def _check_time(self) -> None:
-        """Expire now, or check again at the earliest moment the rest could be used up."""
+        """Expire now, or check again at the earliest moment at which the time could be used up."""
         loop = asyncio.get_running_loop()
         remaining_s = (self._allowed_ms - self.used_ms()) / 1000.0
         if remaining_s <= 0:
@@ -184,8 +184,8 @@ class AgentTimeout:
 
 
 class Stalls:
-    """When the event loop stood still, in order. A question about a span does not look at every stall in it: with
-    thousands of calls in flight, each of them spans thousands of stalls."""
+    """When the event loop stalled, in order. A query for a span does not look at every stall in it: with thousands of
+    calls in flight, each call spans thousands of stalls."""
 
     def __init__(self, kept: int = MAX_STALLS) -> None:
         self._kept: int = kept - kept % _BLOCK
@@ -199,7 +199,7 @@ class Stalls:
         return len(self._woken)
 
     def note(self, due: float, woken: float) -> None:
-        """The loop should have run at `due`, and did at `woken`, which is later than all that were noted."""
+        """The loop should have run at `due` and did so at `woken`, which is later than any noted before."""
         if len(self._woken) >= 2 * self._kept:
             self._forget()
         stall = woken - due
@@ -212,7 +212,7 @@ class Stalls:
         self._sums.append((self._sums[-1] if self._sums else 0.0) + stall)
 
     def longest(self, start: float, end: float) -> float:
-        """In seconds, of the part between the two. A stall that is no longer kept counts whole."""
+        """The longest stall, in seconds, clipped to the span. A stall that is no longer kept counts in full."""
         worst = self._forgotten[1] if self._forgotten is not None and self._forgotten[0] > start else 0.0
         first, last = self._within(start, end)
         if first > last:
@@ -229,7 +229,7 @@ class Stalls:
         return worst
 
     def total(self, start: float, end: float) -> float:
-        """In seconds, of the parts between the two; infinite if some are no longer kept."""
+        """The sum of all stalls, in seconds, clipped to the span; infinite if some are no longer kept."""
         if self._forgotten is not None and self._forgotten[0] > start:
             return math.inf
         first, last = self._within(start, end)
@@ -241,14 +241,14 @@ class Stalls:
         return self._part(first, start, end) + between + self._part(last, start, end)
 
     def first_after(self, moment: float) -> float | None:
-        """When the first stall that ended at or after the moment began; infinitely early if it is no longer kept."""
+        """The start of the first stall that ended at or after the moment; minus infinity if it is no longer kept."""
         if self._forgotten is not None and self._forgotten[0] > moment:
             return -math.inf
         index = bisect_left(self._woken, moment)
         return self._due[index] if index < len(self._due) else None
 
     def _within(self, start: float, end: float) -> tuple[int, int]:
-        """The first that ended after `start`, and the last that began before `end`."""
+        """The indices of the first stall that ended after `start` and the last that began before `end`."""
         woken = self._woken
         if not woken or woken[-1] < start:
             return 1, 0
@@ -258,7 +258,7 @@ class Stalls:
         return max(0.0, min(self._woken[index], end) - max(self._due[index], start))
 
     def _forget(self) -> None:
-        """The older half."""
+        """Drop the older half."""
         blocks = self._kept // _BLOCK
         before = self._forgotten[1] if self._forgotten is not None else 0.0
         self._forgotten = (self._woken[self._kept - 1], max(before, *self._longest[:blocks]))
@@ -304,7 +304,7 @@ class LagMonitor:
         return worst * 1000.0
 
     def stuck_ms(self, moment: float) -> float:
-        """How long the loop can have been stuck already at a past moment; 0 if it was running.
+        """How long the loop may already have been stuck at a past moment; 0 if it was running.
 
         Infinite if the stalls are no longer known that far back.
         """
@@ -315,7 +315,7 @@ class LagMonitor:
         return 0.0 if due is None else max(0.0, moment - due + INTERVAL_S) * 1000.0
 
     def total_ms(self, start: float, end: float) -> float:
-        """The sum of all stalls in a span: the most that a sequence of steps in it can have been delayed.
+        """The sum of all stalls in a span: the most by which a sequence of steps in it can have been delayed.
 
         Infinite if the stalls are no longer known that far back.
         """

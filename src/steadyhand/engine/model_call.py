@@ -1,6 +1,6 @@
 """A model call as a trial makes it: queued, tried, retried, timed, recorded.
 
-The provider stamps one attempt at the socket; this module puts the attempts together into a `CallTiming` and says
+The provider stamps one attempt at the socket; this module combines the attempts into a `CallTiming` and decides
 whether the latency may be graded.
 """
 
@@ -26,8 +26,8 @@ _NOTED_WAIT_MS = 1000.0
 class RetryPolicy(Record):
     """Exponential back-off with jitter; a server's `Retry-After` takes precedence.
 
-    A rate limit is not a failure: we wait it out for up to `patience_s`, enough for a window of one minute, and it
-    does not count against `retries` unless that is 0. More lag than `lag_limit_ms` makes a latency ungradable.
+    A rate limit is not a failure: we wait it out for up to `patience_s`, enough for a one-minute window, and it does
+    not count towards `retries` unless that is 0. More lag than `lag_limit_ms` makes a latency ungradable.
     """
 
     retries: int = 2
@@ -38,16 +38,16 @@ class RetryPolicy(Record):
 
     def wait_s(self, retry: int, error: ModelError, generator: random.Random) -> float:
         if error.retry_after_s is not None:
-            # Bounds a server that keeps saying "retry at once".
+            # Limits the rate if a server keeps saying "retry at once".
             return max(error.retry_after_s, min(0.01 * 2**retry, self.longest_wait_s))
         full = min(self.longest_wait_s, self.first_wait_s * 2**retry)
         return full * (0.5 + 0.5 * generator.random())
 
     def gives_up(self, error: ModelError, *, failures: int, limited_s: float) -> bool:
-        """Whether to stop, after so many other failures and so long a wait for rate limits.
+        """Whether to stop, after `failures` other failures and `limited_s` of waiting for rate limits.
 
-        A server that asks for more than twice our patience is not waited for: the trial ends in error and can be
-        resumed later.
+        If a server asks for more than twice our patience, we do not wait: the trial ends in an error and can be resumed
+        later.
         """
         if not error.retryable or self.retries == 0 or (error.retry_after_s or 0.0) > 2 * self.patience_s:
             return True
@@ -196,7 +196,7 @@ class Caller:
 
     async def _back_off(self, model: ChatModel, request: ChatRequest, error: ModelError, attempt: int) -> float:
         if self._random is None:
-            # A separate generator, so that jitter does not shift the trial's draws; created late, as few calls fail.
+            # A separate generator, so that jitter does not shift the trial's draws. Created late: few calls fail.
             self._random = random.Random(self._seed ^ 0x5EED)  # noqa: S311
         wait_s = self._policy.wait_s(attempt - 1, error, self._random)
         self._emit(
@@ -247,7 +247,8 @@ class Caller:
 def _last_byte_late_ms(lag: LagMonitor, end: float, attempt: Attempt, lag_ms: float) -> float:
     """The most by which the kernel's stamp of the last byte can be late.
 
-    Not at all, unless it was read together with bytes after it. A deadline of ours passes on our own loop.
+    It is not late at all unless it was read together with later bytes. Our own deadline fires on our event loop, so lag
+    delays it.
     """
     if attempt.cut_ms is not None:
         return lag_ms
@@ -255,14 +256,14 @@ def _last_byte_late_ms(lag: LagMonitor, end: float, attempt: Attempt, lag_ms: fl
 
 
 def _pieces_late_ms(lag: LagMonitor, sent: float, response: ChatResponse) -> float:
-    """The most by which a piece can have arrived before its stamp, which is that of the last one read with it."""
+    """The most by which a piece can have arrived before its stamp: pieces read together share the stamp of the last."""
     if not response.attempt.streamed:
         return 0.0
     return max((min(lag.stuck_ms(sent + at_ms / 1000.0), at_ms) for at_ms, _ in response.chunks), default=0.0)
 
 
 def _spoiled(response: ChatResponse, attempts: tuple[Attempt, ...], lag_ms: float | None) -> tuple[Spoiled, ...]:
-    """What may have distorted the latency, and by how much. `lag_ms` is how late lag can have made it, if too much.
+    """What may have distorted the latency, and by how much. `lag_ms` is the most that lag can have added, if too much.
 
     A stall delays a stamp by no more than its own length. A retried call took at least as long as its last attempt and
     at most the time since its first.
@@ -307,7 +308,7 @@ def _event(
 ) -> ModelCalled:
     relayed = request.client is not None
     finish = response.finish if response else None
-    if relayed and finish is not None:  # a limit that the agent set is its own doing, not ours
+    if relayed and finish is not None:  # a limit that the agent set is its own choice, not ours
         finish = msgspec.structs.replace(finish, token_limit=None)
     return ModelCalled(
         at_ms=at_ms,

@@ -1,7 +1,7 @@
 """Whether words that were found are meant or negated, judged by their clause.
 
-Rules of thumb for English, plus the negating words of some other languages. In doubt they say "not meant": words that
-may say the opposite never count as satisfaction or as advice.
+Rules of thumb for English, plus the negating words of some other languages. When in doubt, the answer is "not meant":
+words that may say the opposite never count as satisfaction or as advice.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import regex
 
 class Reading(StrEnum):
     """How a word is used. `DOUBTFUL`: something near it is negated, but it is unclear what. `OPEN`: it is part of a
-    question, a wish, a condition or a report, or is contradicted."""
+    question, a wish, a condition or a report, or it is contradicted."""
 
     MEANT = "meant"
     NEGATED = "negated"
@@ -108,17 +108,17 @@ _MOST_PLACES = 200
 
 
 def readings(text: str, keyword: str) -> set[Reading]:
-    """All the ways in which the keyword is used in the text, which is `normal`."""
+    """All the ways in which the keyword is used in the text, which must be `normal`."""
     found = places(text, keyword)
     read = {reading(text, *place) for place in found[:_MOST_PLACES]}
-    # Nobody says it so often; one of the others might be negated, and nothing is claimed then.
+    # Nobody says it that often. One of the rest might be negated, so nothing is claimed.
     return read | {Reading.NEGATED} if len(found) > _MOST_PLACES else read
 
 
 def reading(text: str, start: int, end: int) -> Reading:
-    """How the words at `text[start:end]` are used; the text has straight quotation marks.
+    """How the words at `text[start:end]` are used; the text must have straight quotation marks.
 
-    Sentences are not longer than `_SENTENCE_REACH`, so what is farther away is not looked at.
+    No sentence is longer than `_SENTENCE_REACH`, so nothing farther away is read.
     """
     shift = max(0, start - _SENTENCE_REACH)
     text, start, end = text[shift : end + _SENTENCE_REACH], start - shift, end - shift
@@ -259,12 +259,12 @@ _UNSPACED_SCRIPTS = r"\u0e00-\u0eff\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900
 
 
 def normal(text: str) -> str:
-    """Text as it is compared: accented letters normalized, quotation marks straight."""
+    """The text in the form used for comparison: accented letters normalized, quotation marks straight."""
     return unicodedata.normalize("NFC", text).translate(_QUOTES)
 
 
 def first_keyword(keywords: Iterable[str], text: str) -> str | None:
-    """The first of the keywords that the text says, or None."""
+    """The first of the keywords that the text contains, or None."""
     for keyword in keywords:
         if says(text, keyword):
             return keyword

@@ -1,7 +1,7 @@
-"""Judge a stored trial again: the agent's part is taken from the record, and only judges are asked.
+"""Judge a stored trial again: the agent's part is taken from the record, and only judges are called.
 
-Checks that ask a judge are made again on what was stored. Of the others, one that has not changed since is kept as it
-was recorded; one that has is made again where the reply alone decides it, and is inconclusive otherwise.
+Checks that use a judge are run again on what was stored. Any other check keeps its recorded result if it has not
+changed since. If it has changed, it is run again where the reply alone decides it, and is inconclusive otherwise.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from steadyhand.records.run import Judged, PhaseRecord, TrialRecord
 from steadyhand.records.scenario import Converse
 
 CheckKey: TypeAlias = tuple[Stage, int, int | None, str]
-"""Where a check was made, and what it asks."""
+"""Where a check ran, and what it checks."""
 
 _NOT_STORED = (
     "not judged again: the check has changed since the run, and what it reads is not stored; run the scenario again"
@@ -55,7 +55,7 @@ def key_of(result: EvaluationResult) -> CheckKey:
 
 
 class _Rejudgement(Evaluation):
-    """Evaluates as a trial does, but takes from the record what is not judged again. `only` limits what is."""
+    """Evaluates as a trial does, but takes from the record what is not judged again. `only` restricts what is."""
 
     def __init__(self, trial: RunningTrial, stored: TrialRecord, only: frozenset[CheckKey] | None) -> None:
         super().__init__(trial)
@@ -91,9 +91,10 @@ async def rejudge(
     origin: str,
     only: frozenset[CheckKey] | None = None,
 ) -> TrialRecord:
-    """The stored trial with new judgements, as a record of its own. With `only`, no other check asks its judge.
+    """The stored trial with new judgements, as a separate record. With `only`, no other check calls its judge.
 
-    Every measurement of a trial that was repeated is judged again, and an unsafe answer in any of them fails it.
+    If the trial was measured several times, each measurement is judged again, and an unsafe answer in any of them fails
+    the trial.
     """
     earlier = [await rejudge(build, each, origin=origin, only=only) for each in stored.earlier]
     record = await _rejudge_one(RunningTrial(build(stored)), stored, origin, only)
@@ -177,13 +178,13 @@ async def _evaluate(trial: RunningTrial, evaluation: _Rejudgement, rebuilt: Rebu
 
 
 def _phases(stored: TrialRecord, took_ms: float) -> tuple[PhaseRecord, ...]:
-    """Those of the stored trial that failed, whose errors still count, and the one that was made now."""
+    """The failed phases of the stored trial, whose errors still count, and the one that has just run."""
     failed = [phase for phase in stored.phases if phase.error is not None]
     return (*failed, PhaseRecord(name="rejudge", started_ms=0.0, duration_ms=took_ms))
 
 
 def _agents_part(events: Iterable[AnyEvent]) -> list[AnyEvent]:
-    """Without what the judge of the stored run was asked, and what went wrong or was noted on that."""
+    """The events without the calls of the stored run's judge, and without the errors and warnings of judging."""
     return [
         event
         for event in events

@@ -1,4 +1,4 @@
-"""When the answer was safe: the invariants, checked again on the text as it stood when each piece arrived.
+"""When the answer was safe: the invariants are checked again on the text as it stood when each piece arrived.
 
 docs/time.md explains this to users.
 """
@@ -35,7 +35,7 @@ class Prefixes:
         *,
         whole_is_safe: bool = False,
     ) -> None:
-        """`chunks` are (arrival, characters) and add up to the text; a check raises `TimeoutError` if undecided.
+        """`chunks` are (arrival, characters) and add up to the text. A check raises `TimeoutError` if it cannot decide.
 
         `whole_is_safe`: all checks are known to pass on the whole text.
         """
@@ -69,7 +69,7 @@ class Prefixes:
         holds = True
         for at, position in enumerate(self._order):
             if not await self._check(position, number):
-                # A check that failed here will probably fail on the neighbours too: run it first.
+                # A check that failed here will probably fail on neighbouring prefixes too: run it first.
                 self._order.insert(0, self._order.pop(at))
                 holds = False
                 break
@@ -90,10 +90,10 @@ class Prefixes:
         return holds
 
     async def changes(self, position: int) -> tuple[tuple[float, bool], ...]:
-        """When a check began and ceased to hold: (arrival, holds) at the first prefix and wherever that changed.
+        """When a check started and stopped holding: (arrival, holds) at the first prefix and at every change.
 
-        Made of what is known by now, and a few prefixes more. Two of them that agree are taken to agree with everything
-        between them; where they do not, the change is looked for.
+        Computed from the prefixes checked so far and a few more. If two neighbours among them agree, everything between
+        them is assumed to agree as well; if not, the change is located by bisection.
         """
         if not self.times:
             return ()
@@ -110,7 +110,7 @@ class Prefixes:
         return tuple(found)
 
     async def _change(self, position: int, before: int, after: int) -> int:
-        """The first prefix after `before` on which the check is as on `after`, if it changes only once between them."""
+        """The first prefix after `before` with the same result as `after`, if there is only one change between them."""
         while after - before > 1:
             middle = (before + after) // 2
             if await self._check(position, middle) == self._holds[position][after]:
@@ -120,14 +120,14 @@ class Prefixes:
         return after
 
     async def first_safe(self, numbers: Sequence[int]) -> int | None:
-        """The first safe prefix among `numbers`, which ascend."""
+        """The first safe prefix among `numbers`, which are in ascending order."""
         for number in numbers:
             if await self.safe(number):
                 return number
         return None
 
     async def safe_from(self, numbers: Sequence[int]) -> int | None:
-        """The first of `numbers` after which all are safe, itself included; None if the last one is not."""
+        """The first of `numbers` from which on all are safe; None if the last one is not."""
         found: int | None = None
         for number in reversed(numbers):
             if not await self.safe(number):
@@ -192,7 +192,7 @@ def _arrived_whole(
     excludes: tuple[str, ...],
     budgets: Sequence[LatencyBounds],
 ) -> SafetyTimeline:
-    """The timeline of a safe answer that came in one piece: everything held from its arrival on."""
+    """The timeline of a safe answer that arrived in one piece: everything held from then on."""
     at_ms = call.timing.chunks[0][0]
     at_deadline = None
     if budgets:
@@ -213,7 +213,7 @@ def _arrived_whole(
 
 
 async def _invariants(prefixes: Prefixes, names: Sequence[str]) -> tuple[InvariantTimeline, ...]:
-    """When each held. Nothing if that takes too long: the times of the whole answer are known by now."""
+    """When each held. Empty if that takes too long: the times of the whole answer are already known."""
     try:
         return tuple(
             [

@@ -1,4 +1,4 @@
-"""The run phase: run each step of the scenario in order; each gives an `ExecutionResult`."""
+"""The run phase: run the steps of the scenario in order. Each produces an `ExecutionResult`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from steadyhand.records.run import trajectory_of, worst_finish
 from steadyhand.records.scenario import Ask, Converse, RunCode, Step
 
 _Performed = tuple[ExecutionResult, LimitExceeded | None]
-"""What a step gave, and the limit that it ran into, if it did."""
+"""The result of a step, and the limit that it ran into, if any."""
 
 _PROGRAMS = {
     "bash": ("bash", "-c"),
@@ -62,7 +62,7 @@ class StepRunner:
         `conversations` maps step indices to conversations, including one that broke off.
         """
         trial = self._trial
-        # Captured anew for every step: files that the previous step's checks left behind are not this step's work.
+        # Captured again for every step: files that the previous step's checks left behind are not this step's work.
         self._files = await trial.environment.capture()
         trial.step = step.index
         try:
@@ -129,7 +129,7 @@ class StepRunner:
         return result, None
 
     async def _converse(self, step: Step, task: Converse, mark: int) -> _Performed:
-        from steadyhand.engine.conversation import ConversationManager  # slow; a run with conversations has done it
+        from steadyhand.engine.conversation import ConversationManager  # slow; already imported by a run that holds any
 
         manager = ConversationManager(self._trial, step, task, self._evaluation)
         try:
@@ -197,14 +197,14 @@ class StepRunner:
 
 
 def _check_result(result: object, environment: str) -> None:
-    """Raises `PluginError` for an incomplete result of a third party's environment: it could look like success."""
+    """Raises `PluginError` if a third-party environment returns an incomplete result, which could look like success."""
     if not isinstance(result, CommandResult):
         found = type(result).__name__
         raise PluginError(f"environment {environment!r}: `run` returned a {found}; expected a CommandResult")
 
 
 def _slowest(turns: Sequence[AgentTurn]) -> Latency | None:
-    """The latency of a conversation is that of its slowest turn. Any turn with a distorted time may be the slowest."""
+    """The latency of a conversation is that of its slowest turn. A turn with a distorted time could be the slowest."""
     measured = [turn.latency for turn in turns if turn.latency.ms is not None]
     if not measured:
         return None
@@ -244,5 +244,5 @@ _KEPT = 16_384
 
 
 def _kept(file: CapturedFile | None) -> str | None:
-    """The text of the file, as far as the record keeps it; a diff is made of it when somebody wants to see one."""
+    """The text of the file, as far as the record keeps it. Diffs are made from it on demand."""
     return None if file is None or file.size > _KEPT else file.text()

@@ -1,6 +1,6 @@
-"""What checks look at, rebuilt from the record of a trial: nothing is asked or run.
+"""What checks look at, rebuilt from the record of a trial. No agent is called, and nothing is run.
 
-What was not stored (the contents of files) is shown to nobody, so that a judge that would need it is not asked.
+What was not stored (the contents of files) cannot be shown, so a judge that would need it is not called.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _GONE = "the workspace of a stored trial is gone; run the scenario again"
 
 
 class StoredAgent:
-    """Stands for the agent of a stored trial: its name and what it let us see. It is never asked."""
+    """Stands in for the agent of a stored trial: its name and what it showed. It is never called."""
 
     def __init__(self, name: str, shows: Shows) -> None:
         self.name: str = name
@@ -56,7 +56,7 @@ class StoredAgent:
 
 
 class StoredEnvironment:
-    """Stands for the environment of a stored trial, which is gone. Whatever would look into it raises."""
+    """Stands in for the environment of a stored trial, which no longer exists. Every attempt to read it raises."""
 
     name: str = "stored"
     sandboxed: bool = True
@@ -91,7 +91,7 @@ class StoredEnvironment:
 
 
 class RebuiltStep(NamedTuple):
-    """`turns` are the results of the turns, for a conversation; `whole` is False for a step that broke off."""
+    """`turns` are the results of a conversation's turns; `whole` is False for a step that broke off."""
 
     done: StepResult
     turns: Sequence[ExecutionResult]
@@ -110,7 +110,7 @@ class StoredSteps:
         }
 
     def rebuilt(self) -> list[RebuiltStep]:
-        """Those that ran; one that broke off has its finished turns alone."""
+        """The steps that ran. One that broke off has only its finished turns."""
         stored, scenario = self._stored, self._trial.scenario
         broken = any(phase.error is not None and phase.name in ("set_up", "run") for phase in stored.phases)
         ended = {result.step for result in stored.evaluations if result.stage != "turn"}
@@ -146,7 +146,7 @@ class StoredSteps:
         return RebuiltStep(StepResult(step, result, exceeded), turns, whole)
 
     def same_tasks(self) -> bool:
-        """Whether the scenario still asks what the stored trial answers, as far as that got."""
+        """Whether the scenario still asks what the stored trial answered, as far as the trial got."""
         steps, events = self._trial.scenario.steps, self._stored.events
         last = max((event.step for event in events if event.step is not None), default=-1)
         own = [[event for event in events if event.step == step.index] for step in steps]
@@ -155,7 +155,7 @@ class StoredSteps:
         )
 
     def _same_task(self, step: Step, events: Sequence[AnyEvent]) -> bool:
-        """Whether the step asks what the stored trial answers."""
+        """Whether the step asks what the stored trial answered."""
         said = [event.message for event in events if isinstance(event, Said)]
         match step.task:
             case Ask(messages=asked):
@@ -279,7 +279,7 @@ class StoredSteps:
                     self._files[event.path] = CapturedFile(size=event.size)
 
     def _captured(self) -> dict[str, CapturedFile]:
-        """Files that changed are there without their content, which the record does not have."""
+        """Changed files are listed without their content, which the record does not have."""
         return dict(self._files)
 
 
@@ -299,7 +299,7 @@ def _program(task: RunCode, events: Sequence[AnyEvent]) -> ExecutionResult:
 
 
 def _same_lines(script: UserScript, events: Iterable[AnyEvent]) -> bool:
-    """Whether the user said what the script has them say, in the turns that came."""
+    """Whether the user said what the script has them say, in the turns that took place."""
     said = {
         event.turn: event.message.content
         for event in events

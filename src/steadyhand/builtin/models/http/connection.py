@@ -1,9 +1,9 @@
-"""One connection to a model's server, with times taken in the protocol itself.
+"""One connection to a model's server, timed in the protocol itself.
 
-Written by hand, on a parser in C, because this is where the clock is read. A request goes to the kernel at once, not in
-the next round of the event loop, and every arrival is stamped before it is processed: by the kernel where that is
-possible (`stamped_socket.py`), otherwise here. A waiting task is woken only for the end of an answer: parsing 64
-answers piece by piece would delay the stamps of everything that arrives meanwhile.
+Written by hand, on top of a parser in C, because this is where the clock is read. A request goes to the kernel at once,
+not in the next round of the event loop, and every arrival is stamped before it is processed: by the kernel where
+possible (`stamped_socket.py`), otherwise here. A waiting task is woken only at the end of an answer: parsing 64 answers
+piece by piece would delay the stamps of everything that arrives meanwhile.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class Stamps:
     """The moments of one request, in seconds of `time.perf_counter()`; None until reached.
 
     `sent` is read just before the last piece of the request goes to the kernel, so that neither a slow send nor being
-    scheduled out afterwards makes a model look faster than it was. `when_sent` is called right after it. `clock` says
-    who stamped the arrivals; None before the first.
+    scheduled out afterwards makes a model look faster than it was. `when_sent` is called right after that. `clock` says
+    which clock stamped the arrivals; None before the first.
     """
 
     __slots__ = ("clock", "connected", "reused", "sent", "started", "status", "times", "totals", "when_sent")
@@ -63,7 +63,7 @@ class Stamps:
         return self.totals[min(bisect_left(self.totals, count), len(self.totals) - 1)] - count > _BLANK_LINE
 
     def note(self, moment: float, total: int, clock: ArrivalClock) -> None:
-        """`total` bytes of the body are here, the last of them since `moment`. One stamp of our own makes all so."""
+        """`total` bytes of the body have arrived, the last at `moment`. If one stamp is ours, all count as ours."""
         self.times.append(moment)
         self.totals.append(total)
         if self.clock is None or self.clock is ArrivalClock.KERNEL:
@@ -121,7 +121,7 @@ class _Decompressor:
 
 
 class Response:
-    """An answer that is arriving. `status` is set once its head is there, `complete` once all of it is."""
+    """An answer as it arrives. `status` is set once its head is there, `complete` once all of it is."""
 
     __slots__ = (
         "_limit",
@@ -181,9 +181,9 @@ class Response:
             await self._wait()
 
     async def body(self, markers: tuple[bytes, ...] = (), *, limit: int) -> bytes:
-        """Wait until there is something to read and take it.
+        """Wait until there is something to read, and take it.
 
-        That is when the answer is complete, longer than `limit`, or contains one of the `markers`; from then on, at
+        That is when the answer is complete, is longer than `limit`, or contains one of the `markers`; from then on, at
         every arrival. Raises `NotHttp`, `Broken` and `TimeoutError`.
         """
         self._markers, self._limit = markers, limit
@@ -194,14 +194,14 @@ class Response:
         return self.take()
 
     async def arrival(self) -> bytes:
-        """Wait for bytes of the body and take them; none when it is complete. Raises as `body` does."""
+        """Wait for bytes of the body and take them; empty when it is complete. Raises as `body` does."""
         self._markers = None
         while not (self.blocks or self.complete):
             await self._wait()
         return self.take()
 
     async def end(self, wait_s: float) -> None:
-        """Wait up to `wait_s` for the end of a body that has been read. It usually is there already."""
+        """Wait up to `wait_s` for the end of a body that has been read. It has usually arrived already."""
         self._markers = ()
         with contextlib.suppress(TimeoutError, NotHttp, Broken):
             async with asyncio.timeout(wait_s):
@@ -217,7 +217,7 @@ class Response:
             raise NotHttp(f"it is encoded as {encoding.decode('latin-1')}, which we did not request")
 
     def arrived(self, mark: int) -> None:
-        """Bytes arrived; the blocks from number `mark` on are new. Wake the waiting task if it is time."""
+        """Bytes arrived; the blocks from index `mark` on are new. Wake the waiting task if it has something to read."""
         if self._markers and not self._marked and not self.complete:
             self._look(mark)
         waiter = self._waiter
@@ -256,7 +256,7 @@ class Response:
 class Connection(asyncio.Protocol):
     """Handles one request at a time. `freed` is called when it is ready for the next, `lost` when it is closed.
 
-    `wake` is called with the future of a task that can go on.
+    `wake` is called with the future of a task that can continue.
     """
 
     def __init__(
@@ -294,9 +294,9 @@ class Connection(asyncio.Protocol):
 
     @property
     def hung_up(self) -> bool:
-        """Whether the server closed an idle connection, or sent something unasked, and the loop has not noticed yet.
+        """Whether the server closed an idle connection or sent unsolicited bytes, and the loop has not noticed yet.
 
-        Some servers (llama.cpp's) promise to keep a connection but close it after a stream.
+        Some servers (such as llama.cpp's) promise keep-alive but close the connection after a stream.
         """
         if self._file is None:
             return False
@@ -328,7 +328,7 @@ class Connection(asyncio.Protocol):
             if response.failure is not None:
                 raise response.failure
             if response.status is not None and done < len(request):
-                self._half_sent = True  # the server has refused already and may have stopped reading
+                self._half_sent = True  # the server has already refused and may have stopped reading
                 break
         if stamps.when_sent is not None:
             stamps.when_sent()
@@ -337,8 +337,8 @@ class Connection(asyncio.Protocol):
     def expire_at(self, deadline: float) -> None:
         """Make the current operation fail with `TimeoutError` at this time of the event loop.
 
-        Our own timer, because `asyncio.timeout` around every call costs three times as much. It is left running from
-        call to call, and looks at the deadline only when it is up.
+        This has its own timer, because `asyncio.timeout` around every call costs three times as much. The timer is left
+        running from call to call, and looks at the deadline only when it fires.
         """
         self._deadline = deadline
         if self._timer is None or self._timer_at > deadline:
@@ -362,7 +362,7 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
 
     def pause(self) -> None:
-        """Read nothing more off the socket, so that the server has to wait, until `resume`."""
+        """Stop reading from the socket until `resume`, so that the server has to wait."""
         if self._transport is not None:
             self._transport.pause_reading()
 
@@ -374,7 +374,7 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
-        # Not 0: a transport over TLS would then count itself full when it is empty.
+        # Not 0: a TLS transport would then consider itself full when it is empty.
         self._transport.set_write_buffer_limits(high=1, low=0)
         if transport.get_extra_info("sslcontext") is None:
             self._file = transport.get_extra_info("socket").fileno()
@@ -388,7 +388,7 @@ class Connection(asyncio.Protocol):
         self.arrived(data, perf_counter(), ArrivalClock.OWN)
 
     def arrived(self, data: bytes, moment: float, clock: ArrivalClock) -> None:
-        """Bytes that were here at `moment`, by that clock."""
+        """Bytes that had arrived at `moment`, according to `clock`."""
         response = self._response
         if response is None:
             self.close()  # unsolicited bytes

@@ -1,8 +1,8 @@
-"""A chat model behind HTTP: one attempt, timed at the socket, for any vendor's API.
+"""A chat model over HTTP: one attempt, timed at the socket, for any vendor's API.
 
 One attempt is one request, without retries. It streams, so that every token has an arrival time. If the server refuses
-an optional part of the request, it is asked again without it, as a new request with its own times; the refused one does
-not count, and this instance remembers the refusal.
+an optional part of the request, a new request without that part is sent and timed by itself; the refused one does not
+count, and this instance remembers the refusal.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class _OtherWire(Exception):
 
 
 class _Try:
-    """One request: its wire, its times, and what was read of its answer."""
+    """One request: its wire, its times, and what has been read of its answer."""
 
     __slots__ = (
         "complete",
@@ -115,17 +115,17 @@ class _Try:
         self.stamps: Stamps = Stamps()
         relayed = request.client is not None and client_body(request, wire.dialect) is not None
         self.kept: list[bytes] | None = [] if relayed else None
-        """The answer as it comes, for an agent's client that speaks this wire."""
+        """The answer as it arrives, for an agent's client that speaks this wire."""
 
 
 def client_body(request: ChatRequest, dialect: WireDialect) -> dict[str, Any] | None:
-    """What an agent's client asked, where this wire can put it as it is."""
+    """The request of an agent's client, if this wire can send it unchanged."""
     client = request.client
     return client.fields if client is not None and client.dialect == dialect else None
 
 
 class HttpModel:
-    """A `ports.model.ChatModel`. For use on one event loop."""
+    """A `ports.model.ChatModel`. Must be used on one event loop."""
 
     def __init__(self, name: str, settings: HttpSettings, wire: Wire) -> None:
         self._name = name
@@ -144,7 +144,7 @@ class HttpModel:
         return self._attempt(request, zero, None)
 
     def relay(self, request: ChatRequest, listener: Listener, *, zero: float) -> CoroutineType[Any, Any, ChatResponse]:
-        """Ask once, heard by the listener; see `ports.model.RelayingModel.relay`."""
+        """Ask once and relay the answer to the listener; see `ports.model.RelayingModel.relay`."""
         return self._attempt(request, zero, listener)
 
     async def _attempt(self, request: ChatRequest, zero: float, listener: Listener | None) -> ChatResponse:
@@ -232,7 +232,7 @@ class HttpModel:
         raise error
 
     def _clients_headers(self, made: _Try) -> dict[str, str]:
-        """Those of an agent's client that speaks this wire, without what the user's settings fix."""
+        """The headers of an agent's client that speaks this wire, without those that the user's settings fix."""
         client = made.request.client
         if client is None or made.kept is None:
             return {}
@@ -246,14 +246,14 @@ class HttpModel:
         return {name: self._masked(value.encode("latin-1")).decode("latin-1") for name, value in passed.items()}
 
     def _masked(self, told: bytes) -> bytes:
-        """What the server said, without the key: it is the user's, and the agent has only a placeholder."""
+        """What the server said, without the key: that is the user's, and the agent only has a placeholder."""
         key = self._settings.key.encode()
         return told.replace(key, b"***") if key and key in told else told
 
     async def _relay_stream(
         self, connection: Connection, response: Response, made: _Try, listener: Listener, deadline: float
     ) -> None:
-        """Read the answer as it arrives, and pass it on: as it came, or its text to a client of another dialect."""
+        """Read the answer as it arrives and pass it on: unchanged, or as text to a client of another dialect."""
         reader, heard = made.reader, 0
         try:
             while True:
@@ -283,7 +283,7 @@ class HttpModel:
         self._require_complete(reader)
 
     async def _pass_rest(self, response: Response, made: _Try, listener: Listener) -> None:
-        """The answer, or what was to be one, has ended; what still comes is passed on, if it comes soon."""
+        """The answer has ended, or failed; pass on whatever still arrives, if it arrives soon."""
         if not response.complete:
             await response.end(_END_WAIT_S)
         if made.kept is not None and (rest := self._masked(response.take())):
@@ -293,7 +293,7 @@ class HttpModel:
             listener.end()
 
     async def _wait_for(self, listener: Listener, connection: Connection, made: _Try, deadline: float) -> None:
-        """Let the server wait until the client has read what it was passed."""
+        """Make the server wait until the client has read what was passed on."""
         made.held_up = True
         connection.pause()
         try:
@@ -319,7 +319,7 @@ class HttpModel:
                 reader.feed(response.take())
             raise
         except Broken:
-            # An error that it reported before is more informative.
+            # An error that the server reported before that is more informative.
             reader.feed(response.take())
             raise
         self._require_complete(reader)
@@ -407,7 +407,7 @@ def _response(made: _Try, zero: float, *, proxied: bool) -> ChatResponse:
 
 
 def _hung_up(made: _Try, zero: float, *, proxied: bool) -> ChatResponse:
-    """What had arrived when the agent hung up. There is no telling how long the whole answer would have taken."""
+    """What had arrived when the agent hung up. How long the whole answer would have taken is unknown."""
     heard = _response(made, zero, proxied=proxied)
     attempt = msgspec.structs.replace(heard.attempt, last_byte_ms=None)
     reason = FinishReason.HUNG_UP
@@ -422,7 +422,7 @@ def _arrivals(made: _Try) -> tuple[tuple[float, int], ...]:
 
 
 def _attempt(made: _Try, zero: float, *, proxied: bool, error: str | None = None) -> Attempt:
-    """The stamps as a record. The first token of an answer that came in one piece has no time of its own."""
+    """The stamps as a record. If an answer arrived in one piece, its first token has no time of its own."""
     stamps, reader = made.stamps, made.reader
     first_token = last_byte = None
     shared = False

@@ -1,7 +1,7 @@
-"""The proxy of the environment: which requests go through it, and the tunnel to the server behind it.
+"""The proxy set in the environment: which requests go through it, and the tunnel to the server behind it.
 
-`HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY` are read as curl reads them. This machine itself is never
-reached through a proxy, unless `STEADYHAND_PROXY_LOOPBACK` is set.
+`HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY` are read as curl reads them. Requests to this machine never go
+through a proxy, unless `STEADYHAND_PROXY_LOOPBACK` is set.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _MAX_HEAD = 16 * 1024
 
 
 class TunnelRefused(OSError):
-    """The proxy does not connect us to the server; the text says why."""
+    """The proxy did not connect us to the server; the message says why."""
 
 
 class Proxy(Record):
-    """`authorization` is the value of `Proxy-Authorization`, empty without a user in the proxy's URL."""
+    """`authorization` is the value of `Proxy-Authorization`, empty if the proxy's URL has no user."""
 
     host: str
     port: int
@@ -55,7 +55,7 @@ class Proxy(Record):
         return tunnel
 
     async def _opened(self, tunnel: socket.socket, server: str) -> None:
-        """The server behind a tunnel waits to be spoken to, so nothing of its own can follow the proxy's answer."""
+        """Read the proxy's answer. The server waits for us to speak first, so none of its bytes can follow."""
         loop = asyncio.get_running_loop()
         head = b""
         while b"\r\n\r\n" not in head:
@@ -70,7 +70,7 @@ class Proxy(Record):
 
 
 def proxy_for(url: str, variables: Mapping[str, str]) -> Proxy | None:
-    """The proxy to use for a URL; None to go straight. Raises `SetupError` for one that cannot be used."""
+    """The proxy to use for a URL; None to connect directly. Raises `SetupError` for a proxy that cannot be used."""
     parts = urlsplit(url)
     host = parts.hostname or ""
     name, given = _variable(parts.scheme, variables)
@@ -89,7 +89,7 @@ def proxy_for(url: str, variables: Mapping[str, str]) -> Proxy | None:
 
 
 def _variable(scheme: str, variables: Mapping[str, str]) -> tuple[str, str]:
-    """In lower case too. `HTTP_PROXY` in upper case is left alone where a web server may have made it of a header."""
+    """The variable and its value. Lower case works too. Under CGI, `HTTP_PROXY` is ignored: a header can set it."""
     names = [f"{scheme}_proxy", f"{scheme.upper()}_PROXY", "all_proxy", "ALL_PROXY"]
     if "REQUEST_METHOD" in variables and scheme == "http":
         names.remove("HTTP_PROXY")

@@ -1,9 +1,9 @@
 """A plain TCP connection whose arrivals are stamped by the kernel.
 
-Linux notes when data arrived (`SO_TIMESTAMPNS`) and tells whoever reads it with `recvmsg`, so a busy event loop does
-not make an answer look late. The stamp is on the system's clock (CLOCK_REALTIME), the rest of our times on
-`time.perf_counter()`. The two run at the same rate and differ by an offset that changes only when somebody sets the
-system's clock: it is sampled before a request and at every arrival, and if it changed, the kernel's stamp is not used.
+Linux records when data arrived (`SO_TIMESTAMPNS`) and reports it to `recvmsg`, so a busy event loop does not make an
+answer look late. The stamp is on the system clock (CLOCK_REALTIME), the rest of our times on `time.perf_counter()`. The
+two run at the same rate and differ by an offset that changes only when the system clock is set. The offset is sampled
+before a request and at every arrival; if it changed, the kernel's stamp is not used.
 
 Data that is read together carries the stamp of the last packet in it.
 """
@@ -28,7 +28,7 @@ _SPACE = socket.CMSG_SPACE(_STAMP.size) if KERNEL_STAMPS else 0
 _READ_BYTES = 64 * 1024
 _SAMPLES = 4
 _TOLERANCE_NS = 50_000
-"""Two samples of the offset differ by less, unless we were scheduled out in between or the clock was set."""
+"""Two samples of the offset differ by less than this, unless we were scheduled out in between or the clock was set."""
 
 Offset = Callable[[], int]
 
@@ -46,19 +46,19 @@ class Receiver(Protocol):
 
 
 def clock_offset() -> int:
-    """Nanoseconds from the system's clock to `time.perf_counter()`."""
+    """Nanoseconds from the system clock to `time.perf_counter()`."""
     return perf_counter_ns() - time_ns()
 
 
 def stamp_arrivals(made: socket.socket) -> None:
-    """Have the kernel stamp what arrives. For the first socket on a machine it takes effect within milliseconds."""
+    """Have the kernel stamp arrivals. For the first socket on a machine, it takes effect within milliseconds."""
     made.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
 
 
 class StampedSocket:
-    """Takes the place of an `asyncio.Transport`: the methods that are named alike do the same.
+    """Replaces an `asyncio.Transport`: methods with the same name do the same.
 
-    `connected` stamps arrivals; what has no stamp all the same gets one of ours.
+    `connected` stamps arrivals; data that arrives without a stamp gets one of ours.
     """
 
     def __init__(self, connected: socket.socket, receiver: Receiver, *, offset: Offset = clock_offset) -> None:
@@ -76,7 +76,7 @@ class StampedSocket:
 
     @classmethod
     async def connect(cls, host: str, port: int, receiver: Receiver) -> Self:
-        """Try the host's addresses in turn. Raises `OSError`, the last of them."""
+        """Try the host's addresses in turn. Raises the last `OSError` if none of them accepts."""
         loop = asyncio.get_running_loop()
         failure = OSError(f"{host} has no address")
         for family, kind, number, _, address in await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM):
@@ -178,7 +178,7 @@ class StampedSocket:
             self._receiver.resume_writing()
 
     def _close(self, error: Exception | None) -> None:
-        """The receiver is told in the next round of the event loop, as by any transport."""
+        """The receiver is notified in the next round of the event loop, as by any transport."""
         if self._closing:
             return
         self._closing = True

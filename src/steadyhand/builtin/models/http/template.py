@@ -1,4 +1,4 @@
-"""A JSON endpoint of somebody's own: the request from a template, the reply by its path in the answer."""
+"""A custom JSON endpoint: the request is made from a template, and the reply is found by its path in the answer."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _PLACE = re.compile(r"\{([a-z][a-z0-9_]*)\}")
 
 
 def filled(template: Any, values: Mapping[str, Any]) -> Any:
-    """The template with values for its `{name}`. A text that is nothing but one takes the value as it is.
+    """The template with its `{name}` placeholders filled in. A string that is just a placeholder becomes the value.
 
-    Raises `KeyError` for a name that has no value.
+    Raises `KeyError` for a name without a value.
     """
     match template:
         case str():
@@ -49,7 +49,7 @@ def names_in(template: Any) -> set[str]:
 
 
 def check_names(template: Any, known: Mapping[str, Any], where: str) -> None:
-    """Raises `SetupError` for a name that a template cannot use."""
+    """Raises `SetupError` for a name that is not known."""
     for name in sorted(names_in(template) - known.keys()):
         raise SetupError(
             f"{where}: {{{name}}} is not a known placeholder; available: {', '.join(f'{{{each}}}' for each in known)}"
@@ -57,9 +57,9 @@ def check_names(template: Any, known: Mapping[str, Any], where: str) -> None:
 
 
 def at_path(value: Any, path: str) -> Any:
-    """`choices.0.message` in a JSON value; an empty path is all of it.
+    """The value at a path such as `choices.0.message`; an empty path is the whole value.
 
-    Raises `LookupError`, which says how far it got.
+    Raises a `LookupError` that says how far the path leads.
     """
     found = value
     taken: list[str] = []
@@ -87,7 +87,7 @@ class _Reader(AnswerReader):
         self._wire = wire
 
     def read(self, data: bytes, end: int) -> None:
-        """An answer without a body is one without anything in it."""
+        """An empty body is read as null."""
         try:
             answer = json.loads(data) if data.strip() else None
         except ValueError as error:
@@ -111,9 +111,9 @@ class _Reader(AnswerReader):
 
 
 class TemplateWire:
-    """Used by one trial. `values` is what the template is filled with, `answer` the last answer whole.
+    """Used by one trial. `values` is what the template is filled with, `answer` the whole of the last answer.
 
-    Without `reply` nobody asks what the answer says.
+    Without `reply`, no text is read from the answer.
     """
 
     def __init__(self, body: Any, reply: str | None) -> None:
@@ -148,7 +148,7 @@ class TemplateWire:
 
 
 class TemplateModel(HttpModel):
-    """A `ChatModel` that asks by a template. `wire` has what goes in and what came out."""
+    """A `ChatModel` whose requests are made from a template. `wire` holds the values for it and the last answer."""
 
     def __init__(self, name: str, settings: HttpSettings, wire: TemplateWire, *, method: str) -> None:
         super().__init__(name, settings, wire)
