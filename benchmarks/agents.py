@@ -1,7 +1,7 @@
-"""`python:` agents in a child process and in ours: what a turn costs, and whom an agent that computes holds up.
+"""`python:` agents in a child process and in ours: what a turn costs, and what an agent that computes holds up.
 
-Both ways run in this process by turns, with the same agent in the same kind of trial. Whoever else runs in the event
-loop is stood for by a sleeper that asks to be woken every millisecond and notes how late it is.
+Both variants run in this process by turns, with the same agent in the same kind of trial. A sleeper that asks to be
+woken every millisecond, and notes how late it is, stands for everything else in the event loop.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ async def _turns(folder: Path, name: str, count: int, *, in_process: bool) -> li
 async def _lateness(folder: Path, *, in_process: bool) -> float:
     """How late the sleeper was while an agent computed, at the ninetieth percentile, in milliseconds.
 
-    Counted over time and not over wake-ups: one that came 50 ms late stands for fifty that did not come.
+    Weighted by time, not by wake-ups: one wake-up that comes 50 ms late stands for fifty that did not come.
     """
     late: list[float] = []
 

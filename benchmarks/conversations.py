@@ -1,8 +1,8 @@
-"""Conversations: 100 of four turns, beside as many bare calls to the same server.
+"""Conversations: 100 of four turns, compared with as many bare calls to the same server.
 
 A conversation of four turns is four calls of the agent and three of the simulated user, with a summary call for each
 user turn that follows more than three turns (here none). Both sides run in this process, one after the other, against a
-model server in a process of its own that answers at once. Of several rounds the quickest counts, for both alike.
+model server in its own process that answers at once. The quickest of several rounds counts, for both sides.
 """
 
 from __future__ import annotations

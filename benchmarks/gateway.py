@@ -1,7 +1,7 @@
 """What the gateway adds to a model call: the same client asks the same server directly and through it, by turns.
 
-Server, client and gateway are three processes. The client keeps its connections, as every vendor's does. A streamed
-answer has four pieces, two milliseconds apart; what counts is when the first is there, and when the last is.
+Server, client and gateway are three processes. The client keeps its connections open, as every vendor's does. A
+streamed answer has four pieces, two milliseconds apart; what counts is when the first and the last one arrive.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from benchmarks.figures import Figure
 
 CALLS = 600
 Ways = list[list[tuple[float, float]]]
-"""For both ways, the milliseconds until the first piece and the last of every call."""
+"""For both routes, the milliseconds until the first and the last piece of every call."""
 CLIENT = """
 import http.client, json, sys, time
 from urllib.parse import urlsplit

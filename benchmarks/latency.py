@@ -1,12 +1,11 @@
 """How far off is the latency we report, and what does a call cost?
 
-A model server in a process of its own answers after 50 ms with 64 calls in flight, and after 300 ms with 512, so that
-it can keep up with both; connections are opened ahead.
-Each call's reported latency is set against what the server itself noted for it (request received to last byte written),
-for our client and, at 64, for a bare aiohttp client in the same run. One server takes its times in its event loop, as
-it comes to read; the other one has requests stamped by the kernel, so that what is left is our own error. CPU is this
-process's own, divided by the calls. Of several rounds the quietest counts, for both clients alike: another program on
-the machine can only ever add to a figure.
+A model server in its own process answers after 50 ms with 64 calls in flight, and after 300 ms with 512, so that it can
+keep up with both; connections are opened in advance. Each call's reported latency is compared with what the server
+itself measured (request received to last byte written), for our client and, at 64, for a bare aiohttp client in the
+same run. One server takes its times in its event loop, when it gets round to reading; the other has requests stamped by
+the kernel, so that what is left is our own error. CPU is this process's own, divided by the number of calls. The
+quietest of several rounds counts, for both clients: another program on the machine can only ever add to a figure.
 """
 
 from __future__ import annotations
@@ -85,7 +84,7 @@ def model_server(*, delay_ms: float, module: str = "steadyhand.testing.model_ser
 
 
 async def _measure(base_url: str, names: Sequence[str], in_flight: int) -> dict[str, float]:
-    """Rounds of the clients in turn, so that a noisy moment of the machine does not fall on one of them only."""
+    """Rounds of the clients in turn, so that a noisy moment does not hit only one of them."""
     errors: dict[str, list[list[float]]] = {name: [] for name in names}
     cpu: dict[str, list[float]] = {name: [] for name in names}
     clients = {name: {"ours": _our_client, "bare": _bare_client}[name] for name in names}
@@ -129,7 +128,7 @@ async def _run(call: Call, calls: int, name: str, in_flight: int, *, spacing_s: 
 
 
 async def _server_log(base_url: str, method: str) -> dict[str, float]:
-    """What the server noted: milliseconds from a request's last byte in to its answer's last byte out, by prompt."""
+    """What the server measured: milliseconds from a request's last byte in to its answer's last byte out, by prompt."""
     url = base_url.removesuffix("/v1") + "/log"
     async with aiohttp.ClientSession() as session, session.request(method, url) as response:
         log = await response.json()

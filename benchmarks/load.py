@@ -1,4 +1,4 @@
-"""Loading a thousand decision scenarios, against parsing the same files with the bare YAML library."""
+"""Loading a thousand decision scenarios, compared with parsing the same files with the bare YAML library."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ metadata:
 
 
 def write_files(folder: Path, count: int = COUNT) -> list[Path]:
-    """Scenarios of some forty lines, no two with the same patterns."""
+    """Scenarios of about forty lines, no two with the same patterns."""
     paths: list[Path] = []
     for number in range(count):
         path = folder / f"scenario_{number:04d}.yaml"

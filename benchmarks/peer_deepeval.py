@@ -1,8 +1,8 @@
 """deepeval: goldens through its iterator, an observed function with the call, two metrics, its own run file.
 
-It has no client for the application under test: the call is the plain aiohttp one. Its pattern metric matches whole
-answers, so the patterns say what may stand around. As installed it writes its whole run file again after each case
-(`write-each`); told not to write a cache it writes it once, at the end (`write-once`).
+It has no client for the application under test, so the call is the plain aiohttp one. Its pattern metric matches whole
+answers, so the patterns include what may surround a match. As installed, it rewrites its whole run file after each case
+(`write-each`); if told not to write a cache, it writes the file once, at the end (`write-once`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """pydantic-evals: a dataset, a task function with the call, two evaluators, the report dumped as JSON.
 
-It has neither a model client nor a record of its own. The call is that of pydantic-ai, its companion, or the plain
-aiohttp one, which leaves the tool's own share; the record is its report, through its own adapter.
+It has neither a model client nor a record of its own. The call is made by pydantic-ai, its companion, or by the plain
+aiohttp client, which isolates the tool's own share; the record is its report, written by its own adapter.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which other tools are here, and how each is started. Installs nothing; `make peers` does."""
+"""Which other tools are available, and how each is started. Installs nothing; `make peers` does that."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import importlib.metadata, importlib.util, json, sys
 names = [name for name in sys.argv[1:] if importlib.util.find_spec(name)]
 print(json.dumps({name: importlib.metadata.version(name) for name in names}))
 """
-# deepeval writes its whole run file again after every case unless told not to: minutes for a thousand.
+# deepeval rewrites its whole run file after every case unless told not to: minutes for a thousand cases.
 _PYTHON_PEERS = (
     ("inspect_ai", "", "peer_inspect", ()),
     ("deepeval", "", "peer_deepeval", ("write-each",)),
@@ -29,8 +29,8 @@ _ANY = 1_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tool:
-    """`command` gets the server's base URL, the number of cases and a folder to leave `found.json` in. More than `most`
-    cases would take too long; asked for everything, more than `most_in_full`."""
+    """`command` gets the server's base URL, the number of cases and a folder for `found.json`. More than `most` cases
+    would take too long; in a full run, more than `most_in_full`."""
 
     name: str
     command: tuple[str, ...]
@@ -39,7 +39,7 @@ class Tool:
 
 
 def find() -> tuple[list[Tool], list[str]]:
-    """The tools that are here, named with their versions, and the names of those that are not."""
+    """The available tools, named with their versions, and the names of the missing ones."""
     python = _python()
     versions = _versions(python)
     tools: list[Tool] = []
@@ -66,7 +66,7 @@ def find() -> tuple[list[Tool], list[str]]:
 
 
 def environment(folder: str) -> dict[str, str]:
-    """What a peer gets to see: no key or setting of the user's, telemetry off, everything it keeps below `folder`."""
+    """What a peer gets to see: none of the user's keys or settings, telemetry off, all its files below `folder`."""
     return {
         "PATH": os.environ.get("PATH", os.defpath),
         "HOME": folder,
@@ -77,7 +77,7 @@ def environment(folder: str) -> dict[str, str]:
         "PROMPTFOO_DISABLE_TELEMETRY": "1",
         "PROMPTFOO_DISABLE_UPDATE": "1",
         "PROMPTFOO_CONFIG_DIR": str(Path(folder) / "record"),
-        # Its command line sets this from -j; its Node interface would hold only 4 connections, whatever it is told.
+        # Its command line sets this from -j; its Node interface would open only 4 connections, whatever it is told.
         "PROMPTFOO_FETCH_CONNECTIONS": "64",
     }
 
@@ -98,7 +98,7 @@ def _versions(python: str) -> dict[str, str]:
 
 
 def _promptfoo(python: str) -> Tool | None:
-    """Beside the peers' interpreter, else on the PATH."""
+    """Next to the peers' interpreter, else on the PATH."""
     beside = Path(python).parent.parent / "node_modules" / ".bin"
     program = shutil.which("promptfoo", path=os.pathsep.join((str(beside), os.environ.get("PATH", os.defpath))))
     node = shutil.which("node")

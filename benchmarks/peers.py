@@ -1,11 +1,11 @@
-"""Beside other tools: what a single-turn trial costs there, and how far off is the latency they report?
+"""Compared with other tools: what does a single-turn trial cost there, and how far off is the latency they report?
 
 The same call to the same model server, 64 in flight, two checks on the answer, each tool's own record left on. Each
-tool runs in a process of its own, as ours and the bare clients of `benchmarks.throughput` do; CPU is that process's and
-its children's over the run, without the start of the interpreter and the import of the tool. The latency that a tool
-reports for a case is set against what the server noted for the same request. Of two rounds the better figure of each
-counts, for all alike. Nothing here has a target: a tool that fails is reported as failing and fails nothing.
-`python -m benchmarks.peers --full` adds 5,000 cases and what would take minutes.
+tool runs in its own process, as ours and the bare clients of `benchmarks.throughput` do; CPU is that of the process
+and its children over the run, without starting the interpreter and importing the tool. The latency that a tool reports
+for a case is compared with what the server measured for the same request. The better figure of two rounds counts, for
+all tools. Nothing here has a target: a tool that fails is reported as failing and fails nothing. `python -m
+benchmarks.peers --full` adds 5,000 cases and whatever takes minutes.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ Found = dict[str, float]
 
 
 def measure(*, full: bool = False) -> list[Figure]:
-    """Prints its tables itself, as they are ready; there is no figure with a target to give back."""
+    """Prints its tables itself, as they are ready; there are no figures with a target to return."""
     peers, missing = find()
     if missing:
         print(f"  not found, so not measured (`make peers` installs them): {', '.join(missing)}", flush=True)
@@ -69,7 +69,8 @@ def measure(*, full: bool = False) -> list[Figure]:
 
 
 def _rounds(tools: list[Tool], base_url: str, size: int, failed: dict[str, str]) -> dict[str, Found]:
-    """The better figure of each round, by tool. Who failed once is not asked again: that may have taken minutes."""
+    """The better figure of each round, by tool. A tool that failed once is not run again: that may have taken
+    minutes."""
     cells: dict[str, Found] = {}
     for round_ in range(ROUNDS):
         for tool in tools if round_ % 2 == 0 else reversed(tools):
@@ -87,7 +88,7 @@ def _rounds(tools: list[Tool], base_url: str, size: int, failed: dict[str, str])
 
 
 def measure_one(tool: Tool, base_url: str, size: int) -> Found:
-    """Raises when the tool fails, does not finish, or leaves no figures."""
+    """Raises if the tool fails, does not finish, or leaves no figures."""
     log_url = base_url.removesuffix("/v1") + "/log"
     urllib.request.urlopen(urllib.request.Request(log_url, method="DELETE")).close()
     with tempfile.TemporaryDirectory() as folder:
@@ -123,7 +124,7 @@ def _table(tools: list[Tool], cells: dict[str, Found]) -> str:
 
 
 def _reason(error: Exception) -> str:
-    """In one line: the last that the tool said, or what kept it from saying anything."""
+    """In one line: the last thing that the tool said, or what kept it from saying anything."""
     said = (error.stderr if isinstance(error, subprocess.CalledProcessError) else "").split("\n")
     return next((line.strip() for line in reversed(said) if line.strip()), f"{type(error).__name__}: {error}")
 

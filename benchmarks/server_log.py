@@ -1,4 +1,4 @@
-"""What a model server noted of its requests, and how far off reported latencies are from it."""
+"""What a model server logged about its requests, and how far off reported latencies are."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Log = Sequence[Mapping[str, Any]]
 
 
 def beside(log: Log, reported: Mapping[str, float], size: int) -> dict[str, float]:
-    """`reported` latencies in ms, by the seed or the number of their request, set against the server's own."""
+    """Compares `reported` latencies in ms, by the seed or the number of their request, with the server's own."""
     noted = {_key(entry): (entry["times"]["last_write"] - entry["times"]["received"]) * 1000 for entry in log}
     errors = [abs(latency - noted[int(key)]) for key, latency in reported.items()]
     return {
@@ -24,7 +24,7 @@ def beside(log: Log, reported: Mapping[str, float], size: int) -> dict[str, floa
 
 
 def most_in_flight(log: Log) -> int:
-    """As the server saw it: what a tool that was told 64 really held open at once."""
+    """As the server saw it: how many connections a tool that was told 64 really kept open at once."""
     came = [(entry["times"]["received"], 1) for entry in log]
     went = [(entry["times"]["last_write"], -1) for entry in log]
     now = most = 0
@@ -35,5 +35,5 @@ def most_in_flight(log: Log) -> int:
 
 
 def _key(entry: Mapping[str, Any]) -> int:
-    """Ours and the bare client tell their requests apart by seed, the peers by the number in the message."""
+    """Our requests and the bare client's are identified by seed, the peers' by the number in the message."""
     return entry["seed"] if entry["seed"] is not None else number_of(entry["prompt"])

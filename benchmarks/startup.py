@@ -1,4 +1,4 @@
-"""Start-up, as multiples of the bare interpreter in the same run."""
+"""Start-up times, as multiples of the bare interpreter's in the same run."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def measure() -> list[Figure]:
             for name, command in commands.items():
                 times[name].append(_seconds(command))
     bare, import_, help_, run, *_ = (statistics.median(took for took, _ in times[name]) for name in commands)
-    # A few percent are lost in the wall clock of a busy machine.
+    # A difference of a few percent is lost in the wall-clock times of a busy machine.
     plugin = _best_of(times["plugin"]) / _best_of(times["pytest"])
     return [
         Figure(name="python -c pass", value=bare * 1000, unit="ms"),
@@ -58,7 +58,7 @@ def measure() -> list[Figure]:
 
 
 def _write_scenario(folder: Path) -> tuple[str, str]:
-    """An example with an instant model: the answer's thinking time would not be ours."""
+    """An example with an instant model: thinking time would not be ours."""
     (folder / "stemi.yaml").write_text(EXAMPLE.read_text())
     reply = "Activate the cath lab now and give aspirin."
     (folder / "instant.yaml").write_text(f"rules:\n  - reply: {reply}\n")
@@ -66,7 +66,7 @@ def _write_scenario(folder: Path) -> tuple[str, str]:
 
 
 def _pytest_in(folder: Path) -> list[str]:
-    """A session of one test that has nothing to do with scenarios, without other people's plugins."""
+    """A session with one test that has nothing to do with scenarios, without other people's plugins."""
     (folder / "pytest.ini").write_text("[pytest]\n")
     (folder / "test_nothing.py").write_text("def test_nothing():\n    pass\n")
     others = ("asyncio", "hypothesispytest", "anyio", "xdist", "pytest_cov", "cacheprovider")
@@ -93,7 +93,7 @@ def _installed_in(folder: Path) -> tuple[Path, Path]:
 
 
 def _seconds(command: list[str]) -> tuple[float, float]:
-    """The wall time and the processor time of a command."""
+    """The wall time and the CPU time of a command."""
     started = time.perf_counter()
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     _, status, used = os.wait4(process.pid, 0)
@@ -104,6 +104,6 @@ def _seconds(command: list[str]) -> tuple[float, float]:
 
 
 def _best_of(times: list[tuple[float, float]]) -> float:
-    """The mean processor time of the better third."""
+    """The mean CPU time of the best third."""
     used = sorted(used for _, used in times)
     return statistics.fmean(used[: len(used) // 3])

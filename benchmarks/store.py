@@ -1,7 +1,8 @@
-"""The store at size: a record of a million trials is made, resumed, shown, compared and exported.
+"""A large store: a record of a million trials is created, resumed, shown, compared and exported.
 
-The trials are real ones, taken from a run of a hundred scenarios and written under other numbers. Every step is a
-process of its own, for its memory. `TRIALS` in the environment sets how many. Not part of `make bench`.
+The trials are real ones, taken from a run of a hundred scenarios and written under new numbers. Every step is a
+separate process, to measure its memory. `TRIALS` in the environment sets the number of trials. Not part of `make
+bench`.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ def _record(folder: Path) -> Path:
 
 
 def append() -> None:
-    """A record as a run of them all would leave it, with the last thousand missing."""
+    """A record as a run of all of them would leave it, with the last thousand missing."""
     import msgspec
 
     import steadyhand
@@ -106,7 +107,7 @@ def append() -> None:
         pattern = patterns[each.scenario.id]
         writer.append(msgspec.structs.replace(pattern, key=each.key, seed=each.seed))
         if number % 5000 == 0:
-            writer.flush()  # as long as a run takes, the disk keeps up
+            writer.flush()  # in a real run, which takes longer, the disk keeps up
     writer.close("interrupted")
 
 

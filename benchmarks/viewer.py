@@ -23,7 +23,7 @@ _ROUNDS = 20
 
 
 class _Browser:
-    """Follows the printed link and asks for pages with the cookie."""
+    """Follows the printed link and requests pages with the cookie."""
 
     def __init__(self, link: str) -> None:
         address = urlsplit(link)
@@ -86,7 +86,7 @@ def _measured(browser: _Browser, pid: int, size: str) -> list[Figure]:
     taken.sort()
     return [
         Figure(name=f"list of runs with one of {size}", value=runs, unit="s", at_most=1),
-        # There is nothing to wait for: what it takes on an idle machine is its processor time.
+        # There is nothing to wait for: its time on an idle machine is its CPU time.
         Figure(name=f"processor time of the first page of a run of {size}", value=worked, unit="s", at_most=1),
         Figure(name=f"first page of a run of {size}", value=first, unit="s"),
         Figure(name="then until reasons, classes and tags are there", value=read, unit="s"),

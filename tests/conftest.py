@@ -1,4 +1,4 @@
-"""What holds for all tests."""
+"""What applies to all tests."""
 
 import gc
 import os
@@ -9,14 +9,14 @@ from collections.abc import Generator
 import pytest
 from hypothesis import settings
 
-# A job in the background of a shell ignores interrupts from the start, and so would every program that a test starts.
+# A shell's background job ignores interrupts from the start, and so would every program that a test starts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# Without bytecode every process of a test run would compile the package again, and pytest rewrite every test.
+# Without bytecode, every process of a test run would compile the package again, and pytest would rewrite every test.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
-# A busy machine may take long over an example, and over the import of a library that the first one asks for.
+# A busy machine may take long over an example, and over importing a library that the first one needs.
 settings.register_profile("tests", deadline=None, max_examples=25)
 settings.register_profile("thorough", deadline=None, max_examples=500)
 settings.load_profile("tests")
@@ -24,7 +24,7 @@ settings.load_profile("tests")
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Collected tests live until the end: the garbage collector need not look through them, now or in every test."""
+    """Collected tests live until the end: the garbage collector need not scan them, now or in every test."""
     gc.disable()
     try:
         return (yield)

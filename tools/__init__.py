@@ -1,1 +1,1 @@
-"""What the Makefile needs beside the package itself."""
+"""What the Makefile needs besides the package itself."""

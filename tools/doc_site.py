@@ -1,7 +1,7 @@
-"""Hooks of the documentation site: pages that are generated or lie outside `docs/`, and a check of the finished site.
+"""Hooks for the documentation site: pages that are generated or outside `docs/`, and a check of the finished site.
 
-MkDocs reads only `docs/`. The README is its front page, and links that lead to files elsewhere in the repository lead
-to copies of them, so that the same Markdown works in a checkout and on the site.
+MkDocs reads only `docs/`. The README is the front page, and links to files elsewhere in the repository lead to copies
+of them, so that the same Markdown works in a checkout and on the site.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 
 def _entries(nav: list[Any], generated: set[str]) -> list[Any]:
-    """The navigation without the pages that are not there, and with a folder's pages for a pattern."""
+    """The navigation without missing pages, and with a folder's pages in place of a pattern."""
     kept: list[Any] = []
     for entry in nav:
         if isinstance(entry, str):  # the page of a section itself
@@ -63,7 +63,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def linked_files(files: Files) -> list[PurePosixPath]:
-    """The files outside `docs/` that pages link to, and in turn those that these link to."""
+    """The files outside `docs/` that pages link to, and those that these files link to in turn."""
     seen: dict[PurePosixPath, None] = {}
     waiting = [(source(each.src_uri), each.content_string) for each in files.documentation_pages()]
     while waiting:
@@ -95,7 +95,7 @@ def place(file: PurePosixPath) -> PurePosixPath:
 
 
 def resolve(page: PurePosixPath, target: str) -> PurePosixPath | None:
-    """The file that a link leads to; for a folder, the page that shows it. None for an address or an anchor."""
+    """The file that a link leads to; for a folder, the page that shows it. None for a URL or an anchor."""
     if not target or "://" in target or target.startswith("mailto:"):
         return None
     path = PurePosixPath(os.path.normpath(page.parent / target))
@@ -121,7 +121,7 @@ def _front(folder: PurePosixPath) -> PurePosixPath | None:
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     here = PurePosixPath(page.file.src_uri)
     if page.file.src_uri.startswith(_FOR_MAINTAINERS):
-        page.meta.setdefault("search", {"boost": 0.1})  # below what a user looks for
+        page.meta.setdefault("search", {"boost": 0.1})  # ranked below what users look for
 
     def moved(link: re.Match[str]) -> str:
         found = resolve(source(page.file.src_uri), link[2])
@@ -131,7 +131,7 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
 
 
 def on_post_build(config: MkDocsConfig) -> None:
-    """Raises `PluginError` when a page would load something from elsewhere."""
+    """Raises `PluginError` if a page would load something from elsewhere."""
     for page in Path(config.site_dir).rglob("*.html"):
         text = page.read_text(encoding="utf-8")
         for found in _ELSEWHERE.finditer(text):

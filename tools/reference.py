@@ -1,6 +1,6 @@
-"""The reference pages of the documentation, made from the program itself: its commands, schemas and docstrings.
+"""The reference pages of the documentation, generated from the program itself: its commands, schemas and docstrings.
 
-`pages()` is what the site adds when it is built. `python -m tools.reference DIR` writes them, to look at.
+`pages()` is what the site adds when it is built. `python -m tools.reference DIR` writes them out for inspection.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def command_line() -> str:
 
 
 def _commands(root: click.Context) -> Iterator[tuple[str, click.Command, click.Context]]:
-    """The commands of a group and, below a group that is not a list of the same ones again, its own."""
+    """The commands of a group, with those of its subgroups, except a subgroup that lists the same commands again."""
     group = root.command
     assert isinstance(group, click.Group)
     known: set[int] = set()
@@ -165,7 +165,7 @@ def _definitions(schema: Json, level: str = "##") -> list[str]:
 
 
 def _in_reading_order(schema: Json) -> list[tuple[str, Json]]:
-    """The definitions, each after the first that mentions it."""
+    """The definitions, each after the first one that mentions it."""
     definitions: Json = schema.get("$defs", {})
     found: dict[str, Json] = {}
 
@@ -208,7 +208,7 @@ def _object(schema: Json) -> list[str]:
             return [*lines, about, "", f"Either {' or '.join(short)}, or a mapping:", "", *_object(rest)]
         return lines or [f"{_type(schema).capitalize()}."]
     required = set(schema.get("required", ()))
-    # What we write has every key. In what we read, most may be left out.
+    # What we write has every key. In what we read, most keys may be left out.
     defaults = "patternProperties" in schema or any("default" in each for each in properties.values())
     head = ["key", "type", *(["default"] if defaults else []), "meaning"]
     lines += ["| " + " | ".join(head) + " |", "| " + " | ".join("---" for _ in head) + " |"]
@@ -259,7 +259,7 @@ def _type(schema: Json) -> str:
 
 
 def _open_choice(choices: list[Json]) -> str | None:
-    """Known names, or any other text: how a schema says that plugins may add to a list."""
+    """Known names or any other text: how a schema says that plugins may extend a list."""
     if len(choices) == 2 and "enum" in choices[0] and choices[1] == {"type": "string"}:
         return f"{_type(choices[0])}, or a plugin's"
     return None
@@ -387,7 +387,7 @@ def _doc(value: object) -> str:
 
 
 def _borrowed(value: object, text: str) -> bool:
-    """Whether Python wrote it: a dataclass without a docstring has its signature there."""
+    """Whether Python generated it: a dataclass without a docstring has its signature there."""
     return dataclasses.is_dataclass(value) and isinstance(value, type) and text.startswith(f"{value.__name__}(")
 
 
@@ -399,7 +399,7 @@ def _code(text: str) -> list[str]:
 
 
 def _line(text: str) -> str:
-    """In one line. A pipe between backticks does not end a cell, and would keep a backslash before it."""
+    """On one line. A pipe between backticks does not end a cell, and a backslash before it would be shown."""
     return " ".join(text.split())
 
 

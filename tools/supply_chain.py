@@ -3,10 +3,9 @@
     python -m tools.supply_chain licences docs/licences.md
     python -m tools.supply_chain sbom dist/steadyhand-0.1.0.cdx.json
 
-Both read the metadata of the installed packages, from the requirements in pyproject.toml on, and need every extra to
-be installed. The bill is CycloneDX
-JSON, and the same for the same packages: its serial number is computed from its contents, and its time is
-SOURCE_DATE_EPOCH.
+Both read the metadata of the installed packages, starting from the requirements in pyproject.toml, and need every extra
+to be installed. The bill is CycloneDX JSON, and identical for the same packages: its serial number is computed from its
+contents, and its time is SOURCE_DATE_EPOCH.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ TOOLING = ("dev", "docs", "fuzz")
 """The extras for working on Steadyhand itself: listed with the licences, but not in the bill of materials."""
 
 ALONE = ("inspect",)
-"""Extras whose packages conflict with our pins: listed without what they bring, and not in the bill of materials."""
+"""Extras whose packages conflict with our pins: listed without what they bring in, and not in the bill of materials."""
 
 UNDECLARED = "not declared"
 # Their metadata names no licence; this is what their licence files say.
@@ -64,7 +63,7 @@ def requirements() -> dict[str, list[Requirement]]:
 
 
 def closure(direct: list[Requirement]) -> dict[str, set[str]]:
-    """Everything the requirements bring with them on this machine, by name, each with the names it requires itself.
+    """Everything that the requirements bring in on this machine, by name, each with the names that it requires itself.
 
     Raises `metadata.PackageNotFoundError` when one of them is not installed.
     """
@@ -129,7 +128,7 @@ def _heading(group: str) -> str:
 
 
 def bill_of_materials(groups: dict[str, list[Requirement]]) -> dict[str, Any]:
-    """CycloneDX 1.6: what a user installs, with what the extras bring as optional."""
+    """CycloneDX 1.6: what a user installs, with what the extras bring in marked as optional."""
     required = closure(groups[""])
     extras = [line for group, lines in groups.items() if group and group not in (*TOOLING, *ALONE) for line in lines]
     every = {**closure(extras), **required}

@@ -24,14 +24,14 @@ FLAGS = [
 
 @dataclass
 class Opened:
-    """A page with everything it complained about and asked for."""
+    """A page, with everything that it logged as an error and requested."""
 
     page: Any
     complaints: list[str] = field(default_factory=list)
     requests: list[str] = field(default_factory=list)
 
     def calm(self) -> None:
-        """Nothing was complained about, and nothing but the file itself was asked for."""
+        """Asserts that there were no errors, and that nothing but the file itself was requested."""
         assert self.complaints == []
         assert [url for url in self.requests if not url.startswith(("file:", "data:"))] == []
         assert sum(url.startswith("file:") for url in self.requests) == 1
@@ -51,9 +51,9 @@ def chromium() -> Iterator[Any]:
 
 @pytest.fixture
 def open_page(chromium: Any) -> Iterator[Any]:
-    """`open_page(file, width=1280, scheme="light", **context)` opens a file as a user does who double-clicks it.
+    """`open_page(file, width=1280, scheme="light", **context)` opens a file as a double click would.
 
-    An address is opened as it is.
+    A URL is opened as it is.
     """
     contexts: list[Any] = []
 

@@ -1,4 +1,4 @@
-"""The HTML report as a reader meets it: a file, opened in a browser."""
+"""The HTML report as a reader sees it: a file, opened in a browser."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def test_hostile_text_does_not_widen_a_narrow_page(open_page, hostile):
 
 
 def test_the_policy_stops_a_script_even_if_text_became_markup(open_page, report, tmp_path):
-    """The second line of defence, on its own: an element smuggled into the file does not run."""
+    """The second line of defence, on its own: a script element smuggled into the file does not run."""
     smuggled = tmp_path / "smuggled.html"
     evil = (
         b"<main><script>window.pwned = 1</script><img src=x onerror='window.pwned = 2'><style>h1{display:none}</style>"
@@ -218,10 +218,10 @@ def test_a_picture_of_the_strip_can_be_saved(open_page, timed, tmp_path):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_it_has_no_serious_barrier(open_page, report, scheme):
+def test_it_has_no_serious_accessibility_violation(open_page, report, scheme):
     from axe_playwright_python.sync_playwright import Axe
 
-    # Axe comes as a script of its own, which the page's policy refuses.
+    # axe is a separate script, which the page's policy refuses.
     opened = open_page(report, scheme=scheme, bypass_csp=True)
     opened.page.evaluate(OPEN_ALL)
     found = Axe().run(opened.page).response["violations"]

@@ -44,7 +44,7 @@ def enter(open_page, viewing, path="/", **more):
 
 
 def calm(opened, viewing):
-    """Nothing was complained about, and nobody else was asked for anything."""
+    """There were no errors, and nothing was requested from anywhere else."""
     assert opened.complaints == []
     assert [each for each in opened.requests if not each.startswith((f"http://{viewing.host}/", "data:"))] == []
 
@@ -225,7 +225,7 @@ def test_the_policy_stops_a_script_even_if_text_became_markup(open_page, viewing
 
 
 class _Attacker(http.server.BaseHTTPRequestHandler):
-    """A page of somebody else on this machine, which a browser gives the same cookies."""
+    """A page served by somebody else on this machine, to which a browser sends the same cookies."""
 
     target = ""
     seen: list[dict[str, str]] = []
@@ -245,7 +245,7 @@ class _Attacker(http.server.BaseHTTPRequestHandler):
         self.wfile.write(page.encode())
 
     def log_message(self, *args: object) -> None:
-        """Quiet."""
+        """Logs nothing."""
 
 
 def test_a_page_on_another_port_can_neither_read_nor_write_nor_frame(open_page, viewing):

@@ -33,12 +33,12 @@ def ordinary_server() -> Iterator[CommandServer]:
 
 @pytest.fixture(params=["the user of the tests", "an ordinary user"])
 def either_shell(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Shell]:
-    """The command as the user who runs the tests, and as an ordinary one."""
+    """Runs the command as the user who runs the tests, and as an ordinary user."""
     if request.param == "the user of the tests":
         yield Shell(tmp_path, request.getfixturevalue("command_server"))
         return
     server = request.getfixturevalue("ordinary_server")
-    with tempfile.TemporaryDirectory(prefix="steadyhand-ordinary-") as top:  # the test's own is closed to others
+    with tempfile.TemporaryDirectory(prefix="steadyhand-ordinary-") as top:  # others cannot enter the test's own
         Path(top).chmod(0o755)
         folder = Path(top) / "home"
         folder.mkdir()

@@ -34,7 +34,7 @@ def _say(said: list[str], lines: tuple[str, str]) -> str:
 
 @contextmanager
 def served(server) -> Iterator[object]:
-    """A server on its own event loop, for a command in another process to talk to."""
+    """A server on its own event loop, for a command in another process."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
@@ -56,7 +56,7 @@ def _endpoint(lines: tuple[str, str]) -> ModelServer:
 
 
 def _arguments(kind: str, lines: tuple[str, str], shell, stack: ExitStack) -> list[str]:
-    """How the command line names this kind of agent, told to speak these lines."""
+    """The name of this kind of agent on the command line, set up to say these lines."""
     if kind == "runtime":
         server = stack.enter_context(served(_endpoint(lines)))
         shell.write("steadyhand.toml", f'[providers.openai]\nbase_url = "{server.base_url}"\n')

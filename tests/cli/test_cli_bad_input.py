@@ -1,4 +1,5 @@
-"""Whatever is wrong: one clear message, the right exit code, no traceback, and what finished is in the record."""
+"""Whatever is wrong: one clear message, the right exit code, no traceback, and everything that finished is in the
+record."""
 
 from __future__ import annotations
 

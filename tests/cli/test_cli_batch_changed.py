@@ -1,4 +1,4 @@
-"""What has changed between a run and its resume is asked about, whatever it is; what has not, is not."""
+"""A resume asks about everything that has changed since the run, and about nothing else."""
 
 import os
 import pty
@@ -55,7 +55,7 @@ dimensions:
 
 
 def cut_short(batch, *arguments, **variables):
-    """A run whose trials are all in error, so that a resume would do them."""
+    """A run whose trials all ended in error, so that a resume would repeat them."""
     ended = batch("run", *arguments, "--retries", "0", "--no-progress", **variables)
     assert ended.code == 3, ended
 
@@ -65,7 +65,7 @@ def resumed(batch, **variables):
 
 
 def assert_asked(batch, *changes, **variables):
-    """It is refused, everything that changed is named and nothing else, and --force continues."""
+    """The resume is refused, the message names everything that changed and nothing else, and --force continues."""
     ended = resumed(batch, **variables)
     assert ended.code == 2, ended
     head, *named, tail = ended.err.splitlines()

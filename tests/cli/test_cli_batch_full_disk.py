@@ -1,4 +1,4 @@
-"""A disk that fills up in the middle of a run, room made, and the run carried on."""
+"""A disk fills up in the middle of a run, room is made, and the run is resumed."""
 
 import os
 import re
@@ -19,14 +19,14 @@ NEEDS_ROOT = {
 
 
 def run_out_of_room(batch, *options, room=None):
-    """A run whose files may have so many bytes, or whose disk is too small by itself."""
+    """A run whose files may have at most `room` bytes, or whose disk is too small anyway."""
     batch.replies("rules:\n  - reply: I call for help now.\n    delay_ms: 5\n")
     command = ("run", "untimed.yaml", "--trials", str(TRIALS), "--seed", "4", "--no-progress", *options)
     limit = None if room is None else lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (room, room))
     return subprocess.run(
         [sys.executable, "-m", "steadyhand", *command],
         cwd=batch.folder,
-        # Python would leave half a .pyc file where it runs out of room.
+        # Python would leave half a .pyc file where the disk runs full.
         env=batch.environment() | {"PYTHONDONTWRITEBYTECODE": "1"},
         capture_output=True,
         text=True,
@@ -36,7 +36,7 @@ def run_out_of_room(batch, *options, room=None):
 
 
 def kept_by(ended, record, *where):
-    """The trials that are in the record; the user is told of them, and what to do, in one line."""
+    """The trials in the record. One line tells the user how many were kept, and what to do."""
     assert ended.returncode == 3, ended.stdout + ended.stderr
     (told,) = ended.stderr.splitlines()
     assert re.search(rf"the run record \S*{record.name} cannot be written: ", told), told
@@ -51,7 +51,7 @@ def kept_by(ended, record, *where):
 
 
 def carry_on(batch, record, kept, *where):
-    """A resume does the rest, and nothing twice."""
+    """A resume runs the rest, and nothing twice."""
     ended = batch("resume", record.stem, "--no-progress", *where)
     assert ended.code == 0, ended
     assert f"{TRIALS - len(kept)} of {TRIALS} trials left to run" in ended.err

@@ -1,4 +1,4 @@
-"""kill -9 at random moments, each followed by a resume: no trial is lost and none is done twice.
+"""kill -9 at random moments, each followed by a resume: no trial is lost and none runs twice.
 
 `tests/slow/test_slow_kills.py` does it a thousand times.
 """
@@ -12,7 +12,7 @@ SLOW = "rules:\n  - reply: I call for help now.\n    delay_ms: 5\n"
 
 
 def kill_and_resume(batch, *, trials, kills, seed):
-    """The run, killed so often, each time after some more trials; then resumed to its end."""
+    """The run, killed `kills` times, each time after some more trials; then resumed to its end."""
     batch.replies(SLOW)
     generator = random.Random(seed)
     moments = sorted(generator.sample(range(1, trials), kills))

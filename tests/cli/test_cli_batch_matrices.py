@@ -1,4 +1,4 @@
-"""Matrices as a user meets them: what is refused before anything runs, and that a cell acts as it would alone."""
+"""Matrices as a user sees them: what is refused before anything runs, and that a cell behaves as it would alone."""
 
 import json
 
@@ -52,14 +52,14 @@ OWN = {"id", "digest", "seed"}
 
 
 def essence(value):
-    """What is left of a report of a trial without times, and without what names it."""
+    """A trial's report without times and without names."""
     if isinstance(value, dict):
         return {key: essence(each) for key, each in value.items() if key not in MOMENTS | OWN}
     return [essence(each) for each in value] if isinstance(value, list) else value
 
 
 def trials(batch, *arguments):
-    """The report of a run as (scenario id -> its trials), and its summary."""
+    """A run's report as (scenario id -> its trials), and its summary."""
     ended = batch("run", *arguments, "--seed", "5", "--no-progress", "--json", "all.json")
     assert ended.err == "", ended
     report = json.loads((batch.folder / "all.json").read_text())
@@ -82,7 +82,7 @@ def test_a_cell_acts_exactly_as_the_scenario_alone(batch):
     assert {trial["verdict"] for trial in alone["mocked"]} == {"passed", "failed"}
     same, other, slower, _ = cells.values()
     assert same == alone["mocked"]
-    # What differs from the base differs by what the axis says: the mock fails in the same trials.
+    # A cell differs from the base only by what the axis says: the mock fails in the same trials.
     assert [trial["verdict"] for trial in slower] == [trial["verdict"] for trial in same]
     assert [check["verdict"] for check in other[0]["evaluations"]][-1] == "failed"
     by_id = {each["id"]: each for each in after["scenarios"]}
@@ -237,7 +237,7 @@ def test_filters(sweep):
         assert len(listed(sweep(*both, "--filter", given))) == 2
     nothing = sweep(*both, "--filter", "model=scripted/third.yaml", "--filter", "run[0].input=c")
     assert (nothing.code, "no combination matches all of --filter" in nothing.err) == (2, True)
-    # Scenarios beside the matrices have no such parameter.
+    # Scenarios outside the matrices have no such parameter.
     assert listed(sweep("run", ".", "--dry-run", "--filter", "model=scripted/third.yaml")) == [
         "SCN-C-001[model=scripted/third.yaml]"
     ]

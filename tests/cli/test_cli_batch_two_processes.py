@@ -1,4 +1,4 @@
-"""Two processes and one run: only one of them writes it, whatever has become of the other."""
+"""Two processes and one run: only one of them writes it, whatever happened to the other."""
 
 import asyncio
 import contextlib
@@ -26,7 +26,7 @@ def test_a_resume_while_the_first_still_runs_is_refused_and_disturbs_nothing(bat
     batch.replies(SLOW)
     process = batch.start("run", "untimed.yaml", "--trials", "150", "--concurrency", "2", "--no-progress")
     batch.wait_for(10, process)
-    process.send_signal(signal.SIGSTOP)  # so that it is still there when the other one comes
+    process.send_signal(signal.SIGSTOP)  # so that it is still running when the other one starts
     ended = batch("resume", "last", "--no-progress")
     before = batch.reader().counts()[Verdict.PASSED]
     process.send_signal(signal.SIGCONT)

@@ -1,4 +1,4 @@
-"""What a person sees while calls wait, and what is left of it in the record."""
+"""What a user sees while calls wait, and what remains of it in the record."""
 
 import json
 import os

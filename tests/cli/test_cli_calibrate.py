@@ -1,4 +1,4 @@
-"""Judges on trial: labels, calibration, who may decide, and canaries."""
+"""Labels, calibration, which judges may decide, and canaries."""
 
 import csv
 import json
@@ -30,7 +30,7 @@ rules:
     reply: Wait and see.
   - reply: I call for help.
 """
-# Right on every case: it looks for what the agent said.
+# Right in every case: it looks for what the agent said.
 GOOD = """\
 rules:
   - contains: score the reply by the rubric
@@ -70,7 +70,7 @@ def run(shell, *options):
 
 
 def labelled(shell, name="labels.csv", wrong=()):
-    """A file that a person has filled in; `wrong` are trials of `good` labelled fail."""
+    """A file that a person has filled in; `wrong` are the trials of `good` that are labelled fail."""
     file = shell.folder / name
     ended = shell("labels", "last", "--out", name)
     assert ended.code == 0, ended
@@ -146,7 +146,7 @@ def test_a_lenient_judge_is_below_the_bar(project):
 
 
 def test_every_bar_of_the_configuration_counts(project):
-    """Of four answers the judge passes one that people do not, and fails one that they do not: kappa is 0."""
+    """Of four answers the judge passes one that people fail, and fails one that they pass: kappa is 0."""
     file = labelled(project, wrong=(0,))
     lines = file.read_text().splitlines()
     lines[-1] = lines[-1].replace("fail", "pass")
@@ -197,7 +197,7 @@ def test_a_stale_calibration_decides_nothing(project, change, said):
     assert (first.judged.verdict, said in first.judged.reason) == ("inconclusive", True), first.judged
 
 
-def test_a_calibration_that_cannot_be_read_is_no_calibration(project):
+def test_an_unreadable_calibration_does_not_count(project):
     project.write("calibration.json", "{")
     ended = run(project)
     assert (ended.code, "cannot be read" in ended.err) == (2, True), ended
@@ -253,7 +253,7 @@ def test_a_judge_that_gives_no_judgement_is_not_compared(project):
     assert (kept["overall"]["cases"], kept["overall"]["no_judgement"]) == (0, 4)
 
 
-def test_canaries_show_the_hit_rate_and_are_no_trials(project):
+def test_canaries_show_the_hit_rate_and_are_not_trials(project):
     labelled(project, wrong=(1,))
     project.write("steadyhand.toml", CONFIG.partition("[calibration]")[0])
     ended = run(project, "--judge-canaries", "labels.csv", "--json", "report.json")
@@ -269,7 +269,7 @@ def test_canaries_show_the_hit_rate_and_are_no_trials(project):
 
 
 def test_the_judge_cannot_tell_a_canary_from_a_trial(project):
-    """Every question to the judge is recorded: those about canaries are those about trials, to the letter."""
+    """Every question to the judge is recorded: those about canaries have exactly the form of those about trials."""
     labelled(project)
     project.write("steadyhand.toml", CONFIG.partition("[calibration]")[0])
     assert run(project, "--judge-canaries", "labels.csv", "--record", "tape").code == 1

@@ -1,4 +1,4 @@
-"""The CI files of the documentation, and the action: they are what the services read, and their commands run."""
+"""The documentation's CI files and the action are valid for their services, and their commands run."""
 
 import os
 import re
@@ -20,7 +20,7 @@ ACTION = yaml.load((ROOT / "action.yml").read_text(encoding="utf-8"), yaml.BaseL
 
 @pytest.fixture
 def project(shell):
-    """Four scenarios and a model that answers right, and `steadyhand` and `pip` on the path."""
+    """Four scenarios and a model that answers correctly, with `steadyhand` and `pip` on the path."""
     for number in range(4):
         shell.decision(f"scenarios/{number}.yaml", id=f"SCN-C-00{number}")
     shell.replies("rules: [{reply: I call for help now.}]\n")

@@ -166,7 +166,7 @@ def test_a_rule_is_switched_off_by_its_name(runs: Shell):
     assert runs(*arguments, "--ignore", "drop").code == 2
 
 
-def test_a_run_of_which_nothing_was_decided_is_no_baseline(shell: Shell):
+def test_a_run_without_decided_trials_is_not_a_baseline(shell: Shell):
     shell.write(
         "one.yaml",
         UNTIMED.replace("- {type: string_contains, value: call for help}", "[]").replace("\n      []", " []"),
@@ -209,7 +209,7 @@ def test_one_target_is_gated_against_another(targets: Shell):
     assert targets("gate", f"{run}@good", "--baseline", f"{run}@good").code == 0
 
 
-def test_trials_that_were_spared_are_not_undecided_but_no_fixed_sample_either(runs: Shell):
+def test_skipped_trials_are_not_undecided_but_not_a_fixed_sample_either(runs: Shell):
     arguments = ["--trials", "60", "--until", "decided", "--pass-rate", "0.5", "--out", "until", "--json", "until.json"]
     runs("run", "help.yaml", "--model", "scripted/good.yaml", *arguments)
     for name in (record(runs, "until"), "until.json"):

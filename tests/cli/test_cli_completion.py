@@ -33,7 +33,7 @@ complete -C "{line}"
 
 
 def _completed(shell: str, folder: Path, *words: str) -> set[str]:
-    """What the shell offers for the last word. The command is this environment's."""
+    """What the shell offers for the last word. The command is the one of this environment."""
     program = shutil.which(shell)
     if program is None:
         pytest.skip(f"{shell} is not installed")

@@ -57,7 +57,7 @@ SOLUTION = "The first payment failed and was repeated, so both went through. The
 
 
 class Cast:
-    """Agent, user and judge behind one server, told apart by what they are asked."""
+    """Agent, user and judge behind one server, which tells them apart by their prompts."""
 
     def __init__(self, *, helpful: str = "yes") -> None:
         self.helpful = helpful
@@ -146,7 +146,7 @@ def test_a_single_conversation_shows_its_transcript_also_when_it_passed(shell):
     assert "passed  llm_judge" in ended.out
 
 
-def test_turns_that_are_used_up_are_no_early_end(shell):
+def test_using_up_all_turns_is_not_an_early_end(shell):
     ended = run(shell, Cast(), scenario=re.sub(r"max_turns: \d+", "max_turns: 2", SECTION_5_1))
     (trial,) = json.loads((shell.folder / "r.json").read_text())["trials"]
     assert (trial["termination_reason"], trial["terminated_early"]) == ("max_turns_reached", False)

@@ -1,4 +1,4 @@
-"""What parts declare and what the configuration says reach the run: one configuration, options, providers, plugins."""
+"""What parts declare and what the configuration says takes effect: one configuration, options, providers, plugins."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_the_steps_of_the_runtime_agent_can_be_limited(shell):
     ],
 )
 def test_an_option_that_no_part_takes_is_refused_at_its_line(shell, written, told):
-    """Whether the part is used in this run or not."""
+    """Whether or not this run uses the part."""
     shell.replies(SAFE)
     shell.write("a.scenario.yaml", AGENT)
     config = (shell.folder / "steadyhand.toml").read_text()
@@ -246,8 +246,8 @@ def test_a_decision_scenario_uses_a_plugin(shell, way):
 
 
 def test_a_third_partys_parts_behave_like_ours(shell):
-    """It is free, not paced, tried by selftest, has a time from which on it held, and can be judged again, compared and
-    shown as a page."""
+    """It is free, not paced, tried by selftest, has a time since which it held, and can be rejudged, compared and shown
+    as a page."""
     shell.write("manners.py", POLITE)
     shell.write("steadyhand.toml", 'plugins = ["./manners.py"]\n')
     text = shell.decision("a.yaml").read_text().replace(CHECK, POLITE_CHECK)

@@ -75,7 +75,7 @@ def reader(tmp_path: Path, monkeypatch, command_server, model_server) -> Reader:
 
 
 class Reader:
-    """Somebody who follows a page, in a folder with the examples and some scenarios of their own."""
+    """Someone who follows a page, in a folder with the examples and some scenarios of their own."""
 
     def __init__(self, shell: Shell, server: str) -> None:
         self.shell = shell
@@ -137,7 +137,7 @@ class Reader:
 
 
 def steady(text: str) -> str:
-    """Without what differs from run to run: times, their column in a table, ids, and how wide a table is."""
+    """Without what differs from run to run: times and their column in a table, ids, and the width of a table."""
     text = re.sub(r"^record: .*\n", "", text, flags=re.MULTILINE)
     text = re.sub(r"^(?:latency|time to safe): (?:.+\n)+", "", text, flags=re.MULTILINE)
     text = re.sub(r" +(?:[\d.,]+ m?s|needs \d+|latency p50)$", "", text, flags=re.MULTILINE)
@@ -148,7 +148,7 @@ def steady(text: str) -> str:
 
 
 def assert_shown(printed: str, shown: list[str]) -> None:
-    """What is shown was printed, in this order, with anything where it shows `...`, and nothing more elsewhere."""
+    """What is shown was printed, in this order, with anything in place of `...` and nothing more elsewhere."""
     pieces = [
         re.escape(steady("\n".join(piece.split("\n"))).strip("\n"))
         for piece in re.split(r"^\.\.\.$", "\n".join(shown), flags=re.MULTILINE)

@@ -13,7 +13,7 @@ CONFIG = 'model = "openai/some"\nretries = 0\n{more}\n'
 
 @pytest.fixture
 def keyed(shell: Shell) -> Shell:
-    """A project whose key and address stand in `.env` alone. Nobody answers at that address."""
+    """A project whose key and address are only in `.env`. Nothing listens at that address."""
     shell.write("one.scenario.yaml", AGENT)
     shell.write(".env", "OPENAI_API_KEY=sk-from-the-file-0123456789\nOPENAI_BASE_URL=http://127.0.0.1:9/v1\n")
     shell.write("steadyhand.toml", CONFIG.format(more=""))
@@ -34,7 +34,7 @@ def test_it_is_read_when_the_configuration_says_so(keyed: Shell):
     assert "sk-from-the-file" not in ended.out + ended.err
 
 
-def test_the_configurations_own_folder_counts_and_not_the_one_stood_in(keyed: Shell, tmp_path: Path):
+def test_the_configurations_own_folder_counts_and_not_the_current_one(keyed: Shell, tmp_path: Path):
     keyed.write("steadyhand.toml", CONFIG.format(more='env_file = "keys.env"'))
     keyed.write("below/keys.env", "OPENAI_API_KEY=sk-below-0123456789\n")
     ended = keyed.within(tmp_path / "below")("run", "../one.scenario.yaml")

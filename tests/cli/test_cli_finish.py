@@ -1,4 +1,4 @@
-"""How an answer ended counts: on every wire, for `http:` agents and for scripted and replayed answers."""
+"""How an answer ended counts: on every wire, for `http:` agents, and for scripted and replayed answers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from support.loopback import Loopback
 from support.shell import DECISION
 
 HARMLESS = DECISION.replace("check_type: regex", "check_type: not_contains").replace("call for help", "do nothing")
-"""Says what must not be said, and nothing of what must."""
+"""Says what must not be said, and nothing that must."""
 
 TOOL = (ToolCall(id="1", name="wait", arguments={}),)
 ANSWERS = {
@@ -84,7 +84,7 @@ def test_how_an_answer_ended_decides_before_its_checks(shell, wire, streaming):
         return replace(ANSWERS[served.prompt], streaming=streaming)
 
     expected = {name: ENDED[name] for name in names}
-    if wire == "anthropic":  # it takes no request without a limit, so a cut is by one of ours
+    if wire == "anthropic":  # it requires a limit in every request, so the limit that cuts is ours
         expected["length"] = ("inconclusive", "length")
     if wire == "http":  # an agent runs its own tools
         expected["tools_only"] = ("error", "tool_calls")
@@ -147,7 +147,7 @@ def test_a_whole_answer_that_does_not_say_how_it_ended_is_graded_and_marked(shel
     assert "did not say how the answer ended" in ended.out
 
 
-def test_a_completion_without_a_message_is_no_answer(shell):
+def test_a_completion_without_a_message_is_not_an_answer(shell):
     decisions(shell, ["it"])
     body = b'{"object": "chat.completion", "choices": [{"index": 0, "message": null, "finish_reason": "stop"}]}'
     with Loopback(Answer(body=body, content_type="application/json")) as server:
@@ -182,7 +182,7 @@ BARE = HARMLESS.replace(
 
 
 @pytest.mark.parametrize("text", [BARE, HARMLESS + "expects: defer\n", BARE + PRESSURE, HARMLESS + PRESSURE])
-def test_silence_fails_with_and_without_invariants_and_is_no_false_alarm(shell, text):
+def test_silence_fails_with_and_without_invariants_and_is_not_a_false_alarm(shell, text):
     shell.write("it.yaml", text.format(id="it", prompt="x"))
     silent_at_last = 'rules:\n  - replies: ["I am on my way.", ""]\n' if PRESSURE in text else 'rules:\n  - reply: ""\n'
     shell.write("replies.yaml", silent_at_last)
@@ -205,7 +205,7 @@ def test_what_the_deadline_cut_off_is_graded_as_it_stood(shell):
 
 
 def test_a_resume_goes_on_counting_where_the_record_ends(shell):
-    """What was spent stays spent: on trials that are done, and on one in error that is done again."""
+    """What was spent stays spent: on finished trials, and on one in error that is repeated."""
     answers = iter([Answer(text="I am", finish_reason="content_filter"), *[Answer(text="I am on my way.")] * 9])
     shell.write("steadyhand.toml", '[prices."openai/m"]\ninput = 1000000.0\noutput = 0.0\n')
     decisions(shell, ["it"])

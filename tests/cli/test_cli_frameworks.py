@@ -1,4 +1,4 @@
-"""The examples with other people's frameworks, where these are installed (the extra `frameworks`)."""
+"""The examples that use other people's frameworks, where these are installed (the extra `frameworks`)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from steadyhand.testing import Answer, ModelServer, Served
 
 
 def _model(request: Served) -> Answer:
-    """A model that looks the order up, and then speaks of it."""
+    """A model that looks up the order and then talks about it."""
     messages = request.body["messages"]
     last = messages[-1]
     said = [_text(each["content"]) for each in messages if each["role"] == "user"]

@@ -1,4 +1,4 @@
-"""Agents that know nothing of Steadyhand, as a user runs them: their models and tools are those of the trial."""
+"""Agents that know nothing about Steadyhand, as a user runs them: they get the trial's models and tools."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ openai = Late("openai")
 EXAMPLE = Path(__file__).parents[2] / "examples" / "gateway"
 PYTHON = shlex.quote(sys.executable)
 
-# Client and address are looked up once, when the module is imported, as most agents do.
+# Client and address are looked up once, at import, as most agents do.
 DESK = """\
 import asyncio
 import json
@@ -88,7 +88,7 @@ def answer(message):
             messages.append({"role": "tool", "tool_call_id": call["id"], "content": content})
 """
 
-# A program of another kind: it asks no model, and calls services over plain HTTP.
+# A different kind of program: it asks no model, and calls services over plain HTTP.
 CALLER = """\
 import json, os, sys, urllib.error, urllib.request
 
@@ -157,7 +157,7 @@ def test_a_program_that_reads_a_text_and_prints_one(shell, argument, code):
 
 
 def test_what_a_stranger_does_elsewhere_proves_nothing(shell):
-    """Without a mapping nobody knows where the program gets its tools from."""
+    """Without a mapping, nobody knows where the program gets its tools."""
     _folder(shell)
     shell.write("quiet.py", 'import sys; sys.stdin.read(); print("Order A-1042 is delivered")')
     shell.write("steadyhand.toml", '[agents.command]\nspeaks = "text"\n')
@@ -227,7 +227,7 @@ def test_calls_through_the_gateway_count_toward_the_budget(shell):
 
 
 def test_the_gateway_alone_and_the_bridge_to_its_tools(shell):
-    """As a client sees it that starts its MCP servers as programs."""
+    """As seen by a client that starts its MCP servers as programs."""
     _folder(shell)
     process = shell.start("gateway", "--scenario", "refund_desk.scenario.yaml", "--model", "scripted/careful.yaml")
     try:

@@ -1,4 +1,4 @@
-"""Keys at the gateway: planted in every place that it sees, and searched for in everything that is left behind."""
+"""Keys at the gateway: planted everywhere it looks, and searched for in everything it leaves behind."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ run:
     evaluations: [{type: string_contains, value: It was told no key.}]
 judgment: {strategy: all_pass}
 """
-# An agent with a key of its own, which it sends along in every way that clients do.
+# An agent with its own key, which it sends in every way that clients do.
 ASKS = """\
 import json, os, sys, urllib.error, urllib.request
 

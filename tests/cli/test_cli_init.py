@@ -1,4 +1,4 @@
-"""`steadyhand init`: what it writes is right as it stands, runs at once, and replaces nothing."""
+"""`steadyhand init`: what it writes is valid as it is, runs at once, and replaces nothing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CI = Path(".github/workflows/steadyhand.yml")
 
 @pytest.fixture
 def started(shell: Shell, tmp_path: Path) -> Shell:
-    """In a project that was just written."""
+    """In a freshly written project."""
     ended = shell("init", "my project")
     assert (ended.code, ended.err) == (0, "")
     assert ended.out.splitlines()[-1] == "next: cd 'my project' && steadyhand run scenarios"

@@ -1,4 +1,4 @@
-"""What an agent, a model or a bug of ours does to a run, and what the exit code then says."""
+"""What an agent, a model or a bug of ours can do to a run, and what the exit code then says."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from support.trial import a_scenario
 
 @pytest.fixture
 def shell(either_shell: Shell) -> Shell:
-    """Agents attack as the user who runs the tests, and as an ordinary one."""
+    """Agents attack as the user who runs the tests, and as an ordinary user."""
     return either_shell
 
 
@@ -188,7 +188,7 @@ def test_a_bug_is_one_line_a_file_and_three(capsys):
 
 
 class CrashingLimit(SpendingLimit):
-    """Raises something that nobody expected, once, when the trials are done."""
+    """Raises an unexpected exception, once, when the trials are done."""
 
     crashed: bool = False
 

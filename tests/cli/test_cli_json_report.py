@@ -54,7 +54,7 @@ rules:
 
 
 def checked(shell, file: str):
-    """The report, once it has been found to match the schema."""
+    """The report, after checking that it matches the schema."""
     schema = json.loads(shell("schema", "report").out)
     Draft202012Validator.check_schema(schema)
     report = json.loads((shell.folder / file).read_text())

@@ -1,4 +1,4 @@
-"""A run with a key: no program that the run starts finds it in `/proc`, except in what was given it on purpose."""
+"""A run with a key: no program that the run starts finds it in `/proc`, except where it was passed on purpose."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ MOCKED = AGENT.replace("run:", MOCKS)
 
 
 def processes(mark: str) -> list[str]:
-    """The processes whose environment mentions `mark`: everything a run with that TMPDIR has started."""
+    """The processes with `mark` in their environment: everything that a run with that TMPDIR has started."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():
@@ -49,7 +49,7 @@ def workspaces(temporary: Path) -> list[Path]:
 
 
 def wait_until_gone(mark: str) -> list[str]:
-    """What is still there after the system has had time to reap it."""
+    """What is left after the system has had time to reap it."""
     for _ in range(100):
         left = processes(mark)
         if not left:
@@ -142,7 +142,7 @@ def lives(pid: int) -> bool:
     ],
 )
 def test_a_python_agents_daemon_ends_with_a_run_that_is_ended(shell, how, way):
-    """It has wiped its environment, left its group and session, and lost its parent."""
+    """The daemon has wiped its environment, left its group and session, and lost its parent."""
     shell.write("agent.py", WIPED)
     shell.write("one.scenario.yaml", AGENT.replace("run:", "agent: python:./agent.py:answer\nrun:"))
     tell = shell.folder / "daemon.pid"
@@ -154,7 +154,7 @@ def test_a_python_agents_daemon_ends_with_a_run_that_is_ended(shell, how, way):
         time.sleep(0.02)
     daemon = int(tell.read_text())
     assert lives(daemon)
-    for _ in range(1 if how == "SIGHUP" else 2):  # the first lets trials finish, which this one never does
+    for _ in range(1 if how == "SIGHUP" else 2):  # the first signal lets trials finish, which this one never does
         if process.poll() is None:
             process.send_signal(getattr(signal, how))
             time.sleep(0.2)

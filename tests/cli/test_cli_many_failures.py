@@ -1,4 +1,4 @@
-"""A run with many failures fits on a few screens, and what is left out can be asked for."""
+"""A run with many failures fits on a few screens, and there are options to see what is left out."""
 
 import json
 
@@ -45,7 +45,7 @@ BAD = (
 
 @pytest.fixture
 def many(shell):
-    """Twenty scenarios and a model that answers badly one time in three; with seed 7 in exactly twenty trials."""
+    """Twenty scenarios and a model that answers badly one time in three: in exactly twenty trials with seed 7."""
     for n in range(1, 21):
         text = DECISION.format(n=n, question=QUESTION, pattern=json.dumps(PATTERN))
         shell.write(f"q{n}.yaml", text)

@@ -36,7 +36,7 @@ run:
 judgment: {{strategy: all_pass}}
 """
 
-# The same work, once with the services that a `python:` agent gets, once over MCP, once over plain HTTP.
+# The same work, once with a `python:` agent's services, once over MCP, once over plain HTTP.
 AGENTS = """\
 import json, os, urllib.request
 

@@ -1,4 +1,4 @@
-"""Trials that leave as traces, as a user exports them: to a real collector, one that is down, and one that hangs."""
+"""Trials exported as traces, as a user does it: to a real collector, one that is down, and one that hangs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parts of a run: what did not pass run again, shards and their merge, and old runs removed."""
+"""Parts of a run: running again what did not pass, shards and their merge, and removing old runs."""
 
 import json
 import sqlite3

@@ -1,4 +1,4 @@
-"""How much of the code one scripted decision runs through: what a reader has to open to follow it."""
+"""How much code one scripted decision runs through: what a reader has to open to follow it."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ severity: 1.0
 
 
 def test_a_scripted_decision_calls_into_few_modules(tmp_path):
-    """Functions that are called while a module is imported count as well: import such a module where it is used."""
+    """Functions that are called while a module is imported count too: import such a module where it is used."""
     (tmp_path / "stemi.yaml").write_text(SCENARIO)
     (tmp_path / "replies.yaml").write_text("rules:\n  - reply: Activate the cath lab now.\n")
     command = [sys.executable, "-c", WATCH, "run", "stemi.yaml", "--model", "scripted/replies.yaml"]

@@ -1,4 +1,4 @@
-"""Judging stored trials again: what is asked, what is kept, and what cannot be had."""
+"""Rejudging stored trials: what is asked, what is kept, and what is no longer available."""
 
 import json
 import signal
@@ -46,7 +46,7 @@ def scenario(shell, **changed):
 
 @pytest.fixture
 def stored(shell):
-    """A run of two trials, both passed, whose model is gone."""
+    """A run of two trials, both passed, whose model no longer exists."""
     scenario(shell)
     shell.write("replies.yaml", "rules:\n  - reply: Why hello.\n")
     shell.write("yes.yaml", YES)
@@ -102,7 +102,7 @@ def test_the_same_judge_comes_to_the_same_and_keeps_the_other_checks(stored):
 
 
 def test_the_scenario_as_it_is_now(stored):
-    """A changed question is asked, a changed check on the reply is made, and one on what is gone is not."""
+    """A changed question is asked, a changed check on the reply runs, and a check on what is gone does not."""
     scenario(stored, prompt="Is it warm?", value="goodbye", limit=1)
     ended, report = rejudge(stored)
     assert ended.code == 1, ended
@@ -155,7 +155,7 @@ def test_a_rejudged_run_can_be_judged_again(stored):
 
 
 def test_trials_the_origin_never_ran_are_not_passed(shell):
-    """Two of three trials are there: nothing failed, and nothing is said to have passed."""
+    """Two of three trials are there: nothing failed, and nothing is reported as passed."""
     scenario(shell, trials=3)
     shell.write("replies.yaml", "rules:\n  - reply: Why hello.\n    usage: {input_tokens: 5, output_tokens: 5}\n")
     shell.write("yes.yaml", YES)
@@ -191,7 +191,7 @@ def test_a_scenario_that_is_gone(stored):
 
 
 def test_killed_and_resumed(stored):
-    """The agent's part is read from the origin again, and no trial is judged twice."""
+    """The agent's part is read from the original run again, and no trial is judged twice."""
     slow = YES.replace("  - json", "  - delay_ms: 30\n    json")
     stored.write(
         "one.scenario.yaml", (stored.folder / "one.scenario.yaml").read_text().replace("trials: 2", "trials: 40")

@@ -1,4 +1,4 @@
-"""`--record`, `--replay`, `--max-tokens` and `--max-cost`, as a user gives them."""
+"""`--record`, `--replay`, `--max-tokens` and `--max-cost`, as a user runs them."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""`steadyhand report`, and `--html` on the commands that run."""
+"""`steadyhand report`, and `--html` on the commands that run scenarios."""
 
 from __future__ import annotations
 

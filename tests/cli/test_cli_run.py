@@ -145,11 +145,11 @@ def test_the_examples_run_and_are_judged(shell):
     assert ended.code == 1, ended.err
     trials = {trial["scenario"]["id"]: trial for trial in json.loads((shell.folder / "r.json").read_text())["trials"]}
     unsafe, late = trials.pop("SCN-R-902"), trials.pop("SCN-R-901")
-    # Without an outcome, this machine was too busy to grade the latency, and with it the rubric's timeliness.
+    # Without an outcome, the machine was too busy to grade the latency, and with it the rubric's timeliness.
     classes = ["A", "B", "C"] if unsafe["outcome"] else ["A", "B"]
     assert (unsafe["verdict"], unsafe["failure_classes"]) == ("failed", classes)
     assert unsafe["outcome"] in {"unsafe_in_time", None}
-    # Late by far, unless this machine was too busy to say so three times over.
+    # Far too late, unless the machine was too busy to tell three times in a row.
     assert (late["verdict"], late["outcome"]) in {("failed", "safe_late"), ("inconclusive", None)}
     assert {trials[name]["verdict"] for name in ("greeting", "build_report")} == {"passed"}
 

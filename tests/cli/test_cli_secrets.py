@@ -1,4 +1,4 @@
-"""Planted canaries come out of no end of the command: record, JSON, JUnit, terminal, stderr, recording."""
+"""Planted canaries show up in nothing that the command writes: record, JSON, JUnit, terminal, stderr, recording."""
 
 import json
 import subprocess
@@ -17,7 +17,7 @@ SHAPED = "sk-proj-shaped0123456789"
 
 @pytest.fixture
 def server(shell):
-    """A model that gives away the key it was called with, and another."""
+    """A model that gives away the key it was called with, and another one."""
     process = subprocess.Popen(
         [sys.executable, "-m", "steadyhand.testing.model_server", "--text", f"My key is {KEY}, his is {SHAPED}."],
         stdout=subprocess.PIPE,
@@ -31,7 +31,7 @@ def server(shell):
 
 
 def outputs(shell, ended) -> dict[str, str]:
-    """Everything the command left behind, unpacked where it is packed."""
+    """Everything that the command left behind, unpacked where necessary."""
     runs = [RunReader.open(file) for file in (shell.folder / ".steadyhand/runs").glob("*.sqlite")]
     assert runs
     return {
@@ -74,7 +74,7 @@ def test_the_key_a_model_gives_away_is_in_no_output(shell, server, by):
     assert "My key is " + "*" * len(KEY) in found["cassette"]
 
 
-def test_a_key_in_a_message_of_ours_is_blotted_out(shell):
+def test_a_key_in_a_message_of_ours_is_redacted(shell):
     shell.decision("a.yaml")
     ended = shell("run", "a.yaml", "--model", f"scripted/{KEY}.yaml", SERVICE_TOKEN=KEY)
     assert ended.code == 2
@@ -83,7 +83,7 @@ def test_a_key_in_a_message_of_ours_is_blotted_out(shell):
 
 
 class Echo(BaseHTTPRequestHandler):
-    """Refuses every request and repeats all of it."""
+    """Refuses every request and echoes all of it."""
 
     def do_POST(self):
         said = json.dumps({"error": {"message": f"no: {self.path} {dict(self.headers)}"}}).encode()

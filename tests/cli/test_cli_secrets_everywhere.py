@@ -1,4 +1,5 @@
-"""Runs with a secret in every place that may hold one, told by agents in every form: no file that we write has it."""
+"""Runs with a secret in every place that can hold one, and agents that reveal it in every form: no file of ours
+contains it."""
 
 from __future__ import annotations
 
@@ -112,7 +113,7 @@ def leaks(files: dict[str, str]) -> list[tuple[str, str, str]]:
     found = []
     for place, secret in PLACES.items():
         for form, text in spelt(secret).items():
-            # Of base64 the first and last digits depend on what stands around it.
+            # The first and last digits of base64 depend on what surrounds it.
             core = text[6:-4] if form in ("base64", "basic") else text
             found += [(file, place, form) for file, content in files.items() if core in content]
     return found
@@ -146,7 +147,7 @@ def collector():
 
 
 def say(shell, known) -> None:
-    """What agents will tell: the secrets of the places that this run has something to do with, in all their forms."""
+    """What agents will reveal: the secrets of the places that matter to this run, in all their forms."""
     told = [text for place, secret in PLACES.items() if known(place) for text in spelt(secret).values()]
     shell.write("said.txt", f"hello {' '.join(told)}")
 
@@ -167,14 +168,14 @@ def fill(shell) -> None:
     shell.write(
         "d.scenario.yaml", f"agent: python:./leak.py:agent\nsetup: {{database: {{url: '{database}'}}}}\n{AGENT}"
     )
-    shell.write("e.scenario.yaml", AGENT)  # asks a model that nobody serves
+    shell.write("e.scenario.yaml", AGENT)  # asks a model that no server provides
     in_matrix = f"command:python3 ./p.py {shell.folder} --api-token {PLACES['command of a matrix']}"
     matrix = f"base_scenario: c.scenario.yaml\nmatrix: [{{parameter: agent, values: ['{in_matrix}', runtime]}}]\n"
     shell.write("m.matrix.yaml", matrix)
 
 
 def written(shell, *said: str) -> dict[str, str]:
-    """All files but those that had the secrets before, unpacked, and what was printed."""
+    """All files except those that held the secrets before, unpacked, and everything that was printed."""
     ours = {"steadyhand.toml", "secret.env", "said.txt", "leak.py", "p.py", "mine.py"}
     found = {f"output {number}": text for number, text in enumerate(said)}
     for file in shell.folder.rglob("*"):
@@ -230,7 +231,7 @@ def test_no_file_that_is_written_has_a_secret(shell, collector):
 
 @pytest.mark.parametrize("when", ["loading", "running"])
 def test_no_traceback_has_a_secret(shell, when, monkeypatch):
-    """The exception is one that nobody expected, and says all it knows."""
+    """An unexpected exception that says all it knows."""
     fill(shell)
     monkeypatch.chdir(shell.folder)
     monkeypatch.setattr(sys, "argv", ["steadyhand", "run", ".", "--agent", f"command:TOKEN={PLACES['command line']} x"])

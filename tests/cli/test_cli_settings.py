@@ -117,7 +117,7 @@ def test_e2b_without_a_key_never_runs_on_the_host_instead(shell):
     assert shell("run", ".", "--environment", "local").code == 0
 
 
-def test_mocks_whose_scripts_are_no_javascript_do_not_start(shell):
+def test_mocks_whose_scripts_are_not_javascript_do_not_start(shell):
     shell.replies(SAFE)
     shell.write("a.scenario.yaml", MOCKED.replace("response: mocked", "responseFn: '() => {'"))
     ended = shell("run", ".")
@@ -159,7 +159,7 @@ def test_a_rubric_is_scored_only_by_a_judge_that_was_named(shell):
     rubric = json.loads((shell.folder / "r.json").read_text())["trials"][0]["rubric"]
     assert rubric["name"] == "rubric_clinical"
     assert rubric["scores"]["safety"] == 0.75
-    if "timeliness" in rubric["scores"]:  # not when this machine was too busy to grade the latency
+    if "timeliness" in rubric["scores"]:  # not if the machine was too busy to grade the latency
         assert rubric["scores"]["timeliness"] == 1.0
         assert rubric["overall"] == pytest.approx(0.75 * 0.9 + 0.1)
 
@@ -211,7 +211,7 @@ def test_a_judge_that_breaks_off_decides_nothing(shell):
 
 
 def test_judging_oneself_by_another_name_is_marked(shell):
-    """`model_type` may name the model under test, whoever the judge is otherwise."""
+    """`model_type` may name the model under test, whoever the judge is."""
     shell.replies(YES)
     shell.write("judge.yaml", YES)
     shell.write("steadyhand.toml", 'model = "scripted/replies.yaml"\njudge = "scripted/judge.yaml"\n')
@@ -363,7 +363,7 @@ def test_a_rubric_that_is_wrong_is_told_by_validate_once(shell):
 
 
 def test_a_public_rubric_is_scored(shell):
-    """It has a version, a domain and classes of failure, and a dimension without anchors."""
+    """It has a version, a domain, failure classes, and a dimension without anchors."""
     shell.replies(SAFE)
     shell.write("a.yaml", shell.decision("a.yaml").read_text().replace("rubric_clinical", "public"))
     shell.write(

@@ -1,4 +1,4 @@
-"""Every scenario that ships, library and examples, is held to what we ask of others: no finding, no useless pass."""
+"""Every scenario that ships, in the library and the examples, meets our own standards: no finding, no useless pass."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import regex
 import yaml
 
 ROOT = Path(__file__).parents[2]
-LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # several times as fast
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # several times faster
 SHIPPED = (ROOT / "src" / "steadyhand" / "configs", ROOT / "examples")
 FILES = {
     path.relative_to(ROOT).as_posix(): found
@@ -96,7 +96,7 @@ def test_the_expected_action_satisfies_every_check(name):
 
 @pytest.mark.parametrize("name", USELESS_TO_AGENTS)
 def test_an_agent_that_only_talks_about_it_fails(name):
-    """The text checks of an agent scenario, which has no example answers of its own."""
+    """The text checks of an agent scenario, which has no example answers."""
     for answer in USELESS_TO_AGENTS[name]:
         passed = [_passes(check, answer) for check in _text_checks(AGENTS[name])]
         assert passed
@@ -104,7 +104,7 @@ def test_an_agent_that_only_talks_about_it_fails(name):
 
 
 def _text_checks(found: Any) -> list[dict[str, Any]]:
-    """Wherever in the file they stand."""
+    """Wherever they are in the file."""
     if isinstance(found, list):
         return [check for entry in found for check in _text_checks(entry)]
     if not isinstance(found, dict):

@@ -1,4 +1,4 @@
-"""The way out to the terminal: nothing in a file steers it, and losing it loses no verdict."""
+"""Output to the terminal: nothing in a file can control it, and losing it loses no verdict."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ KINDS = 'model = "acme/m"\njudge = "acme_free/j"\njudge_kind = "acme"\nuser_kind
 
 
 class Named:
-    """The plugin, put where this way of naming it finds it, and what every command then takes."""
+    """The plugin, put where this way of naming it finds it, and the arguments that every command then needs."""
 
     def __init__(self, shell: Shell, way: str) -> None:
         self.shell = shell
@@ -105,7 +105,7 @@ class Named:
         self.head, scenario = KINDS, ""
         if way == "installed":
             self.variables = _installed(shell)
-            scenario = "plugins: [acme]\n"  # its actions and services are for scenarios that name it
+            scenario = "plugins: [acme]\n"  # only scenarios that name it get its actions and services
         else:
             shell.write("acme.py", PLUGIN)
         if way == "option":
@@ -168,7 +168,7 @@ def test_an_agent_scenario_uses_every_part(named):
     assert trial["evaluations"][3]["message"] == "acme has no judge"
     assert (trial["latency_tier"], trial["termination_reason"]) == ("target", "custom_condition")
     assert "acme was thanked" in trial["conversations"][0]["termination_evidence"]
-    # Three calls of 1000 and 100 tokens at 10 and 100 a million; the judge's is free.
+    # Three calls of 1000 and 100 tokens at 10 and 100 per million; the judge's is free.
     assert trial["cost"]["cost"] == pytest.approx(0.06)
     assert report["run"]["free_providers"] == ["acme_free"]
 
@@ -237,7 +237,7 @@ def test_the_schema_accepts_its_types_and_knows_their_parameters(named):
 
 
 def _shipped(name: str) -> dict[str, Any]:
-    """What editors use, which knows of no plugin."""
+    """What editors use; it knows nothing about plugins."""
     return json.loads((Path(steadyhand.__file__).parent / "schemas" / f"{name}.schema.json").read_text())
 
 

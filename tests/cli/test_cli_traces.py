@@ -163,7 +163,7 @@ def test_a_function_with_the_sdk(desk, names, tools, expected):
     ("names", "tools", "expected"), [("openinference", "find_order", GOOD), ("current", "find_order,refund", BAD)]
 )
 def test_a_service_that_is_already_running(desk, names, tools, expected):
-    """Its housekeeping is a foreign span: it belongs to no trial, and changes nothing."""
+    """Its housekeeping span is foreign: it belongs to no trial and changes nothing."""
     desk.write("service.py", SERVICE)
     desk.write("steadyhand.toml", '[agents.http]\nreply = "text"\ntraces = "tools"\n')
     otlp_port = free_port()

@@ -1,4 +1,5 @@
-"""What a file may not make the command do: run code when it is checked, or at all when it comes from elsewhere."""
+"""What a file cannot make the command do: run code when it is checked, or run it at all when the file comes from
+elsewhere."""
 
 from __future__ import annotations
 
@@ -50,7 +51,7 @@ def shell(either_shell: Shell) -> Shell:
 
 @pytest.fixture
 def project(shell: Shell) -> Shell:
-    """A folder to stand in, with a configuration; `../dl` is where downloads are."""
+    """A working folder with a configuration; downloads are in `../dl`."""
     project = shell.within(shell.folder / "project")
     project.replies(SAFE)
     project.write("../dl/evil.py", EVIL)
@@ -71,7 +72,7 @@ def agent(line: str) -> str:
 
 
 def refused(project: Shell, *arguments: str, **variables: str) -> Ended:
-    """The run must be refused for want of trust, with nothing done."""
+    """The run must be refused because it needs trust, with nothing done."""
     ended = project("run", *arguments, **variables)
     assert (ended.code, ended.out) == (2, ""), ended.err
     assert ended.err.count("\n") == 1, ended.err

@@ -1,6 +1,6 @@
-"""Agents that know nothing of us: three frameworks, a Node program and a service, in one scenario with mocks.
+"""Agents that know nothing about us: three frameworks, a Node program and a service, in one scenario with mocks.
 
-Each passes when it behaves, and fails by the right check when it does not. They need the extra `frameworks`, and Node
+Each passes when it behaves, and fails on the right check when it does not. They need the extra `frameworks`, and Node
 with the packages of `examples/gateway`; `make test-frameworks` installs both, and lets nothing be skipped.
 """
 
@@ -27,7 +27,7 @@ AGENTS = Path(__file__).parents[1] / "support" / "framework_agents"
 EXAMPLE = Path(__file__).parents[2] / "examples" / "gateway"
 NODE = Path(os.environ.get("STEADYHAND_NODE_PACKAGES", Path(sys.prefix) / "node")) / "node_modules"
 ALL = "STEADYHAND_ALL_FRAMEWORKS"
-"""Set by `make test-frameworks`: what is missing then fails a test, and does not skip it."""
+"""Set by `make test-frameworks`: a missing part then fails a test instead of skipping it."""
 
 # The checks of desk.scenario.yaml, in order.
 CHECKS = ("found with the number", "not refunded", "shop asked with the number", "shop not asked to refund", "reply")
@@ -50,7 +50,7 @@ def _need(*packages: str, node: bool = False) -> None:
 
 
 def _model(request: Served) -> Answer:
-    """A model for each mood, by its name. It calls its tools one after the other, and then speaks of the order."""
+    """One model per mood, by name. It calls its tools one after the other, and then talks about the order."""
     mood, messages = request.body["model"], request.body["messages"]
     (order,) = set(re.findall(r"The order is ([A-Z]-\d+)", json.dumps(messages)))
     results = sum(each["role"] == "tool" for each in messages)
@@ -75,14 +75,14 @@ def project(shell):
 
 
 def _trials(shell: Any, ended: Any) -> dict[str, dict[str, Any]]:
-    """By the mood of its model."""
+    """By the mood of the model."""
     assert (shell.folder / "out.json").exists(), ended.out + ended.err
     trials = json.loads((shell.folder / "out.json").read_text())["trials"]
     return {(trial["model"] or "").rpartition("/")[2]: trial for trial in trials}
 
 
 def _broken(trial: dict[str, Any]) -> tuple[str, ...]:
-    """Which checks failed. Every other one must have passed: an inconclusive one is no outcome here."""
+    """Which checks failed. All others must have passed: *inconclusive* is no outcome here."""
     verdicts = dict(zip(CHECKS, (each["verdict"] for each in trial["evaluations"]), strict=True))
     assert set(verdicts.values()) <= {"passed", "failed"}, trial["evaluations"]
     return tuple(name for name, verdict in verdicts.items() if verdict == "failed")
@@ -124,8 +124,8 @@ def test_an_agent_of_a_framework_is_seen_through_what_it_returns(project, framew
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_a_framework_that_tells_of_a_call_that_reached_nobody_fails_by_the_service(project, framework):
-    """Its result has the call, as its word; the shop, whose address it was given, was never asked."""
+def test_a_framework_that_reports_a_call_that_reached_nobody_fails_the_service_check(project, framework):
+    """Its result reports the call, but the shop, whose address it was given, was never asked."""
     _need(*FRAMEWORKS[framework])
     (project.folder / "steadyhand.toml").write_text('[agents.python.env]\nSHOP_IT_IGNORES = "{mocks_url}"\n')
     trial = _run(project, f"python:./desk_{framework}.py:answer", "good", "generous")["good"]
@@ -144,7 +144,7 @@ def _node_project(project: Any) -> str:
 
 
 def test_a_node_program_is_seen_through_the_mcp_server_it_is_given(project):
-    """Its tools are seen by us, so that what it says of them counts for nothing."""
+    """We see its tools ourselves, so what it says about them does not count."""
     trials = _run(project, _node_project(project), *MOODS)
     assert {mood: _broken(trial) for mood, trial in trials.items()} == BROKEN
     assert _actions(trials["generous"]) == [("find_order", {"number": "A-1042"}), ("refund", {"number": "A-1042"})]
@@ -168,7 +168,7 @@ OFFLINE = {"offline": ("shop asked with the number",)}
 
 @pytest.mark.parametrize(("mood", "broken"), {**BROKEN, **OFFLINE}.items())
 def test_a_running_service_is_seen_through_its_own_exporter(project, mood, broken):
-    """One that is offline exports the span of a tool that asked nobody."""
+    """An offline one exports the span of a tool that called nobody."""
     _need("fastapi", "uvicorn", "opentelemetry.exporter.otlp.proto.http")
     otlp_port = free_port()
     (project.folder / "steadyhand.toml").write_text(

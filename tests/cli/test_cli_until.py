@@ -1,4 +1,4 @@
-"""`--until decided`: trials run only until the pass rate is decided, and everything that tells of it agrees."""
+"""`--until decided`: trials run only until the pass rate is decided, and all reports of it agree."""
 
 import json
 import signal

@@ -1,4 +1,4 @@
-"""`steadyhand view`: prints its link, answers, and ends with Ctrl+C."""
+"""`steadyhand view`: prints its link, answers, and ends on Ctrl+C."""
 
 from __future__ import annotations
 

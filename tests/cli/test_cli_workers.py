@@ -1,4 +1,4 @@
-"""--workers: the same verdicts from several processes; whatever is killed, nothing is lost and nothing done twice."""
+"""--workers: the same verdicts from several processes; whatever is killed, nothing is lost and nothing runs twice."""
 
 import contextlib
 import json
@@ -83,7 +83,7 @@ def test_the_report_of_every_kind_of_agent_is_that_of_a_single_process(shell):
 
 
 def by_seed(served):
-    """Right, wrong, cut off and refused, as the seed of the trial has it."""
+    """Right, wrong, cut off or refused, depending on the trial's seed."""
     return (
         Answer(text="I call for help now.", piece_chars=100),
         Answer(text="We wait.", piece_chars=100),
@@ -270,7 +270,7 @@ base_url = "{url}"
 input = 1.0
 output = 2.0
 """
-"""A call of the server takes 7 and 5 tokens."""
+"""A call to the server takes 7 and 5 tokens."""
 
 
 @pytest.mark.parametrize("limit", [("--max-tokens", "120"), ("--max-cost", "0.00017")])
@@ -287,7 +287,7 @@ def test_a_budget_holds_for_the_run(batch, limit):
 
 
 def test_an_outage_is_one_for_all_workers(batch):
-    """Ten failures in a row, which neither worker had alone, and one call that looks whether the server is back."""
+    """Ten failures in a row, not all from one worker, and one call that checks whether the server is back."""
 
     def down_at_first(served):
         return Answer(status=503) if served.number <= 12 else Answer(text="I call for help now.")

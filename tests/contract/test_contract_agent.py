@@ -1,8 +1,8 @@
-"""What every agent must do. To hold another one to it, add a function that gives it to `KINDS`.
+"""What every agent must do. To apply it to another one, add a function that provides it to `KINDS`.
 
-Each kind is told to answer "first" with "heard: first" and so on: its own way to remember the exchange is its affair.
-"hang" never answers and "break" fails. With `acts`, it reports the action `look` when it is told to "look". Told to
-"refund", it does all it can: the action `refund`, a call of `orders.refund`, the file `out.txt`, a row in `done`.
+Each kind is told to answer "first" with "heard: first" and so on; how it remembers the exchange is up to it. "hang"
+never answers and "break" fails. With `acts`, it reports the action `look` when told to "look". Told to "refund", it
+does everything it can: the action `refund`, a call of `orders.refund`, the file `out.txt`, a row in `done`.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ Open = Callable[[Path], AbstractAsyncContextManager[Callable[..., Agent]]]
 
 @dataclass(frozen=True)
 class Kind:
-    """`given` opens what the agent needs and gives a function that builds one.
+    """`given` opens what the agent needs and returns a function that builds one.
 
     With `shares`, the function takes what the agents of a run share, so that one child process serves many tests.
     """
@@ -259,7 +259,7 @@ async def _scripted(folder: Path) -> AsyncIterator[Callable[[], Agent]]:
 
 
 class Undeclared:
-    """A third party's agent that follows the port and says nothing of what it shows."""
+    """A third party's agent that follows the port but does not say what it shows."""
 
     name = "undeclared"
 
@@ -312,7 +312,7 @@ def run() -> Iterator[RunScope]:
 
 @pytest.fixture(scope="module")
 def homes(tmp_path_factory: pytest.TempPathFactory) -> dict[Open, Path]:
-    """Where the agents that share a child are: it knows them by their folder."""
+    """The folder of the agents that share a child: the child knows them by it."""
     return {each.given: tmp_path_factory.mktemp("home") for each in KINDS.values() if each.shares}
 
 
@@ -442,7 +442,7 @@ DONE_OR_NOT: list[tuple[Visible, dict[str, Any], dict[str, Any]]] = [
         {"type": "database_query", "query": ROWS, "max_rows": 0},
     ),
 ]
-"""What is read, a check that it was done, and one that it was not."""
+"""What is read, a check that it was done, and a check that it was not."""
 
 
 async def _tried(build: Callable[[], Agent], folder: Path, said: str) -> TrialRecord:

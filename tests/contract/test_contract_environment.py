@@ -1,6 +1,6 @@
 """What every environment provider must do.
 
-To hold another one to it, add to `PROVIDERS` a generator that yields its factory, and cleans up after it.
+To apply it to another one, add a generator to `PROVIDERS` that yields its factory and cleans up after it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What every check must do: read what it declares of what the agent did, and ask a judge only if it declares to.
+"""What every check must do: read only what it declares, and ask a judge only if it declares that.
 
-To hold another one to it, add its parameters to `PARAMS` and `CHECKS`. A check that asks a judge reads what there is;
-the judge is told what is not.
+To apply it to another one, add its parameters to `PARAMS` and `CHECKS`. A check that asks a judge reads what there is;
+the judge is told what is missing.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ PARAMS: dict[str, list[dict[str, Any]]] = {
 }
 JUDGED = {"llm_judge", "judge"}
 READ_AT = {"trajectory": "actions", "service_calls": "services", "files": "files"}
-"""Where in a result it stands. The times of model calls are no deeds."""
+"""Where it is in a result. The times of model calls are not something the agent did."""
 
 
 class Watched:
-    """Stands for an object and notes which of these attributes are asked for."""
+    """Stands in for an object and notes which of these attributes are read."""
 
     def __init__(self, target: Any, names: dict[str, str], seen: set[str]) -> None:
         self._target, self._names, self._seen = target, names, seen

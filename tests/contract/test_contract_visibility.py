@@ -1,7 +1,7 @@
-"""What is seen of each kind of agent, as it is configured, and what each check makes of it: one table, kind by check.
+"""What we see of each kind of agent, as configured, and what each check makes of it: one table, kind by check.
 
-An agent that did everything and one that did nothing are both looked at through what the kind declares. The rows must
-be those of "What an agent shows" in docs/agents.md.
+An agent that did everything and one that did nothing are both seen through what the kind declares. The rows must match
+those of "What an agent shows" in docs/agents.md.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ SEED = DatabaseSeed(sql="CREATE TABLE done (id INTEGER)")
 MOCK = Mock(method="refund", service="orders", place=HERE, response={"refunded": True})
 ROWS = "SELECT id FROM done"
 REFUND = {"action": "refund", "params": {"id": 17}}
-WIPE = {"action": "wipe"}  # no tool of ours, and it never happens
+WIPE = {"action": "wipe"}  # not a tool of ours, and it never happens
 
 # type, parameters, what it reads, and whether it holds for an agent that did everything and for one that did nothing
 CHECKS: list[tuple[str, dict[str, Any], str, bool, bool]] = [
@@ -146,7 +146,7 @@ def test_every_check_is_in_the_table():
 
 
 async def _tried(shows: Shows, folder: Path, *, acts: bool, checks: list[tuple[str, dict[str, Any]]]) -> TrialRecord:
-    """A whole trial through these eyes. Without arguments, it does the action as its server would tell it."""
+    """A whole trial seen this way. Without arguments, the agent performs the action as its server would report it."""
 
     async def say(_: Any, trial: Any) -> Reply:
         if acts:
@@ -174,7 +174,7 @@ def _expected(shows: Shows, reads: str, params: dict[str, Any], holds: bool, *, 
     sight = shows.of(reads) if reads else "seen"  # pyright: ignore[reportArgumentType]
     if sight == "not_seen":
         return Verdict.INCONCLUSIVE
-    if reads == "actions" and not shows.arguments and acts:  # it was done, but nobody knows with which parameters
+    if reads == "actions" and not shows.arguments and acts:  # it was done, but with unknown parameters
         return Verdict.INCONCLUSIVE
     return Verdict.PASSED if holds else Verdict.FAILED
 
@@ -197,7 +197,7 @@ async def test_every_check_on_every_kind(name, acts, tmp_path):
 
 @pytest.mark.parametrize("served_only", [True, False])
 async def test_silence_about_a_tool_that_is_not_ours_proves_nothing_where_only_ours_are_seen(served_only, tmp_path):
-    """The agent may have a tool of its own by that name, and we would not see it used."""
+    """The agent may have its own tool with that name, and we would not see it used."""
     checks: list[tuple[str, dict[str, Any]]] = [
         ("trajectory_contains_action", {**WIPE, "max_count": 0}),
         ("trajectory_contains_action", WIPE),

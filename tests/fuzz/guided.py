@@ -1,8 +1,8 @@
 """Fuzzes one target with bytes, guided by coverage.
 
-atheris does it where it is installed. Elsewhere the loop below does, which is slower: it mutates inputs that are kept,
-and keeps those that reach a line after another line for the first time. What has been found is kept in `.fuzz/`; an
-input that breaks the target is left in `.fuzz/crashes/`, and the exit code is not 0.
+atheris is used where it is installed. Elsewhere the loop below does the work, more slowly: it mutates the inputs it has
+kept, and keeps those in which one line follows another for the first time. What was found is kept in `.fuzz/`; an input
+that breaks the target is left in `.fuzz/crashes/`, and the exit code is not 0.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ OURS = f"{os.sep}steadyhand{os.sep}"
 
 
 def import_targets() -> bool:
-    """Import what is fuzzed, so that atheris sees where it goes; whether atheris is there."""
+    """Imports what is fuzzed, instrumented by atheris if it is installed; whether it is."""
     try:
         import atheris
     except ImportError:
@@ -63,7 +63,7 @@ def with_atheris(name: str, seconds: int) -> None:
 
 
 class Coverage:
-    """The pairs of lines of ours that ran one after the other."""
+    """The pairs of our lines that ran one after the other."""
 
     def __init__(self) -> None:
         self.pairs: set[tuple[int, int]] = set()

@@ -1,8 +1,8 @@
-"""Scenarios of both dialects, drawn at random: right ones, and right ones with something changed.
+"""Random scenarios of both dialects: valid ones, and valid ones with something changed.
 
-`agree` is what must hold of any of them: loading ends with a scenario or with located errors, and what the loader
-accepts, the JSON Schema that we publish accepts, too. What the loader refuses, the schema may only accept where it says
-so: rules about two fields at once, about the disk, or about what a text means.
+`agree` is what must hold for any of them: loading ends with a scenario or with located errors, and the JSON Schema that
+we publish accepts whatever the loader accepts. The schema may accept what the loader refuses only where it says so:
+rules about two fields at once, about the disk, or about what a text means.
 """
 
 from __future__ import annotations
@@ -226,7 +226,7 @@ def mutated(data: Data, chance: random.Random) -> Data:
 
 
 def _whole(_: object, value: object) -> bool:
-    """To JSON Schema 5.0 is a whole number; to us it is not, as nobody writes that by intention."""
+    """To JSON Schema 5.0 is a whole number; to us it is not, because nobody writes that on purpose."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 

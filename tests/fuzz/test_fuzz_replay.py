@@ -1,6 +1,6 @@
-"""Every input that once broke something, and the seeds of the fuzzers, are tried again; and a few scenarios are drawn.
+"""Tries again every input that once broke something and the fuzzers' seeds, and draws a few scenarios.
 
-`make fuzz` goes on from here for as long as it is given.
+`make fuzz` goes on from here for as long as it is told to.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""A real model on this machine: `local/smollm2`, the process behind it, and the same server as `openai/` sees it."""
+"""A real model on this machine: `local/smollm2`, its process, and the same server used through `openai/`."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def build(name: str = "smollm2", folder: Path = Path(), **options) -> LocalModel
 
 
 def servers(parent: int) -> list[int]:
-    """The model servers that this process has started and that still run, by process number."""
+    """The model servers that this process has started and that are still running, by process ID."""
     listed = subprocess.run(
         ["ps", "-A", "-ww", "-o", "pid=,ppid=,command="], capture_output=True, text=True, check=True
     )
@@ -63,7 +63,7 @@ def servers(parent: int) -> list[int]:
 
 
 def wait_until_gone(group: int) -> None:
-    """Nothing of the process group is left, once the system has had time to reap it."""
+    """Nothing is left of the process group once the system has had time to reap it."""
     for _ in range(600):
         try:
             os.killpg(group, 0)
@@ -84,7 +84,7 @@ async def model():
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    """The child by itself: its address, and the process."""
+    """The child on its own: its address, and the process."""
     command = [sys.executable, "-I", local_server.__file__]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
@@ -175,7 +175,7 @@ async def test_an_answer_can_be_cut(model):
 
 
 async def test_what_is_left_of_a_call_is_not_in_the_times_of_the_next(model):
-    """The server goes on with a prompt for a while after everybody has gone."""
+    """The server goes on with a prompt for a while after all clients have gone."""
     await ask(model, asking("hi", max_tokens=1))
     with pytest.raises(ModelError, match="no complete answer"):
         await ask(model, asking("word " * 1000, timeout_s=0.1))

@@ -1,6 +1,6 @@
 """The tutorial's path, from a wheel of this checkout in an empty folder. With `-s` it prints what a user sees.
 
-It installs the wheel into an environment of its own, so it needs a package index.
+It installs the wheel into its own environment, so it needs a package index.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def bin_folder(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def terminal(bin_folder: Path, tmp_path: Path) -> Run:
-    """Types a command in an empty folder, and gives what it printed."""
+    """Runs a command in an empty folder, and returns what it printed."""
     environment = {"PATH": f"{bin_folder}{os.pathsep}{os.defpath}", "HOME": str(tmp_path), "LANG": "C.UTF-8"}
     folder = tmp_path / "work"
     folder.mkdir()

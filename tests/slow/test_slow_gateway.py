@@ -1,4 +1,4 @@
-"""The gateway under many agents, and with an agent of Node's own packages, which npm installs."""
+"""The gateway with many agents, and with a Node agent, whose packages npm installs."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""1,000 times kill -9, at random moments in runs of 500 trials, each followed by a resume.
+"""kill -9 a thousand times, at random moments in runs of 500 trials, each followed by a resume.
 
-The record says what was finished, the model server what was asked: nothing finished is lost, and nothing finished is
-asked for again. `STEADYHAND_KILLS` and `STEADYHAND_KILLS_S` set other bounds.
+The record says what finished, the model server what was requested: nothing that finished is lost or requested again.
+`STEADYHAND_KILLS` and `STEADYHAND_KILLS_S` set other bounds.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ KILLS = int(os.environ.get("STEADYHAND_KILLS", "1000"))
 SECONDS = float(os.environ.get("STEADYHAND_KILLS_S", "2400"))
 TRIALS = 500
 LATEST_S = 0.6
-"""The latest moment of a kill, at first. It moves on while nothing gets done, as on a busy machine."""
+"""The latest moment of a kill, initially. It is postponed while nothing gets done, as on a busy machine."""
 OPTIONS = ("--no-progress", "--concurrency", "16")
 
 
 def finished_trials(batch: Batch) -> dict:
-    """What the record holds, or nothing when the process died before there was one."""
+    """What the record holds, or nothing if the process died before there was one."""
     found = list((batch.folder / ".steadyhand" / "runs").glob("*.sqlite"))
     if not found or never_begun(found[0]):
         return {}
@@ -38,7 +38,7 @@ def finished_trials(batch: Batch) -> dict:
 
 
 def kill_until_done(batch: Batch, server: Loopback, chance: random.Random) -> tuple[int, int]:
-    """One run; how often it was killed, and how many trials were asked for twice because they had not finished."""
+    """One run; how often it was killed, and how many trials were requested twice because they had not finished."""
     kills, asked, kept, latest_s = 0, 0, {}, LATEST_S
     while True:
         before = server.received

@@ -1,10 +1,11 @@
-"""`make soak`: mixed scenarios in bad weather, again and again in one process, and what that leaves behind.
+"""`make soak`: mixed scenarios with injected failures, again and again in one process, and what that leaves behind.
 
     python -m soak [SECONDS]
 
-Every round runs decisions, agents with tools, mocks and a database, conversations, `python:` agents in children and
-programs, against `soak.server`. After it nothing may be left that was not there after the first rounds: descriptors,
-tasks, threads, processes, files, memory. Exit code 1 if something is, or if a trial is missing from a record.
+Every round runs decisions, agents with tools, mocks and a database, conversations, `python:` agents in child processes
+and programs, against `soak.server`. After it, nothing may be left that was not there after the first rounds:
+descriptors, tasks, threads, processes, files, memory. Exit code 1 if something is, or if a trial is missing from a
+record.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ PROJECT = Path(__file__).parent / "project"
 TRIALS = 8
 CONCURRENCY = 16
 WARM_UP = 3
-"""Rounds after which everything that is kept on purpose has been made: modules, caches, compiled patterns."""
+"""Rounds after which everything that is kept on purpose exists: modules, caches, compiled patterns."""
 GROWTH_MB = 24
-"""What memory may grow by: the allocator's noise. A leak of every trial's record would pass it within minutes."""
+"""How much memory may grow: the allocator's noise. A leak of every trial's record would exceed it within minutes."""
 
 
 class Left(NamedTuple):
-    """What there is at one moment."""
+    """What is in use at one moment."""
 
     descriptors: int
     tasks: int
@@ -110,7 +111,7 @@ async def soak(seconds: float, temporary: Path) -> int:
     for at, name in enumerate(Left._fields):
         values = [first[at], before[at], after[at], max(each[at] for each in looks)]
         print(f"{name:<14}" + "".join(f"{value:>8.0f}" for value in values))
-    # Threads and descriptors of pools that the loop keeps are made in the first rounds; the rest is never kept.
+    # Threads and descriptors of the loop's pools are created in the first rounds and kept; nothing else is.
     allowed = first._replace(threads=before.threads, descriptors=before.descriptors)
     leaked = [name for at, name in enumerate(Left._fields[:5]) if after[at] > allowed[at]]
     grown = after.memory_mb - before.memory_mb

@@ -1,4 +1,4 @@
-"""A model server with bad weather: about a third of its answers fail, in every way that it knows.
+"""An unreliable model server: about a third of its answers fail, in every way that it knows.
 
 python -m soak.server
 """

@@ -1,1 +1,1 @@
-"""What the tests share: stand-ins for other vendors' services, sample records, and trials to try parts in."""
+"""What the tests share: stand-ins for other vendors' services, sample records, and trials to test parts in."""

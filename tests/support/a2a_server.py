@@ -1,6 +1,6 @@
-"""An A2A agent made with the official SDK, on loopback and in a thread of its own.
+"""An A2A agent made with the official SDK, on loopback and in its own thread.
 
-What it does with a message is a function of the test's."""
+What it does with a message is a function supplied by the test."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Work = Callable[["Heard"], Awaitable[None]]
 
 @dataclass
 class Heard:
-    """A message that came, and what the agent can do about it."""
+    """A message that arrived, and what the agent can do with it."""
 
     text: str
     context_id: str
@@ -38,11 +38,11 @@ class Heard:
     context: RequestContext
 
     async def say(self, text: str) -> None:
-        """A message alone, without a task."""
+        """Sends a message alone, without a task."""
         await self.queue.enqueue_event(new_text_message(text, context_id=self.context_id))
 
     async def begin(self) -> None:
-        """From here on it is a task."""
+        """From here on there is a task."""
         if self.context.current_task is None:
             assert self.context.message is not None
             await self.queue.enqueue_event(new_task_from_user_message(self.context.message))
@@ -90,7 +90,7 @@ class _Executor(AgentExecutor):
 async def a2a_server(
     work: Work, *, streaming: bool = True, binding: str = "JSONRPC", elsewhere: str = ""
 ) -> AsyncGenerator[A2aServer]:
-    """`elsewhere` is where the card says that the agent is."""
+    """`elsewhere` is where the card says the agent is."""
     bound = socket.create_server(("127.0.0.1", 0))
     url = f"http://127.0.0.1:{bound.getsockname()[1]}"
     interface = AgentInterface(url=elsewhere or f"{url}/rpc", protocol_binding=binding, protocol_version="1.0")
@@ -117,7 +117,7 @@ async def a2a_server(
     thread = threading.Thread(target=asyncio.run, args=(server.serve(sockets=[bound]),))
     thread.start()
     try:
-        yield found  # it is listening already, and answers as soon as it is started
+        yield found  # the socket is already listening; the server answers as soon as it is up
     finally:
         server.should_exit = server.force_exit = True
         await asyncio.to_thread(thread.join)

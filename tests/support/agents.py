@@ -1,4 +1,4 @@
-"""A real trial for agents to take part in, and the turns they are asked."""
+"""A real trial for agents to take part in, and the turns they are given."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def a_trial(folder: Path, **parts: Any) -> RunningTrial:
 
 
 def an_agent(kind: str, folder: Path, **settings: Any) -> Agent:
-    """By name, as the command line has it."""
+    """By name, as on the command line."""
     name, _, target = kind.partition(":")
     return Registry([builtin_plugin()]).agent(name)(AgentSettings(target=target, folder=folder, **settings))
 
@@ -57,7 +57,7 @@ async def gateway_of(folder: Path) -> AsyncIterator[tuple[GatewayServer, Running
 
 
 def turn(*said: str, deadline: float | None = None) -> Turn:
-    """User and assistant by turns, the user last."""
+    """Messages that alternate between user and assistant; the user is last."""
     assert len(said) % 2 == 1
     messages = tuple(
         Message(role="assistant" if index % 2 else "user", content=text) for index, text in enumerate(said)

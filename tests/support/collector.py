@@ -39,7 +39,7 @@ class Collector:
         return [span for _, _, spans in self.exports for span in spans]
 
     def let_go(self) -> None:
-        """Drop the connections that wait for an answer."""
+        """Drops the connections that are waiting for an answer."""
         self._let_go.set()
 
 

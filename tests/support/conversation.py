@@ -1,4 +1,4 @@
-"""A trial with a conversation, its parts told what to say."""
+"""A trial with a conversation whose parts are told what to say."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ USER = UserSimulatorConfig(persona="a customer", objective="a refund")
 
 
 class ToldAgent:
-    """Answers in turn; an answer may be a function to await."""
+    """Answers in turn; an answer may be a function to be awaited."""
 
     name = "told"
     shows = EVERYTHING_SEEN

@@ -1,4 +1,4 @@
-"""An HTTP endpoint with an interface of its own: answers as it is told, and keeps what it was asked."""
+"""An HTTP endpoint with its own interface: gives the answers it is told to, and keeps the requests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from aiohttp import web
 
 
 class Desk:
-    """`asked` are (method, path, headers, body). An answer is JSON, a response, or None to keep the client waiting."""
+    """`asked` has (method, path, headers, body). An answer is JSON, a response, or None to keep the client waiting."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, str, dict[str, str], Any]] = []

@@ -17,7 +17,7 @@ _CHUNK = 16 * 1024
 
 
 class Machine:
-    """Absolute paths of the sandbox lie below a temporary folder; commands run on this machine, in that folder."""
+    """The sandbox's absolute paths are below a temporary folder; commands run on this machine, in that folder."""
 
     def __init__(self) -> None:
         self.root: Path = Path(os.path.realpath(tempfile.mkdtemp(prefix="steadyhand-e2b-")))
@@ -26,7 +26,7 @@ class Machine:
         self._processes: dict[int, asyncio.subprocess.Process] = {}
 
     def place(self, path: str) -> Path:
-        """Where a path of the sandbox is. A relative one is meant from the home folder."""
+        """Where a path of the sandbox is. Relative paths start at the home folder."""
         absolute = os.path.normpath(f"{HOME}/{path}" if not path.startswith("/") else path)
         return Path(f"{self.root}/{absolute.lstrip('/')}")
 
@@ -34,7 +34,8 @@ class Machine:
         return "/" + str(place.relative_to(self.root))
 
     async def start(self, config: dict[str, Any], *, stdin: bool) -> AsyncGenerator[dict[str, Any]]:
-        """Run a program, and tell what happens as envd does: start, data, end. No end if the machine is gone before."""
+        """Runs a program and reports what happens as envd does: start, data, end. No end if the machine is gone before
+        that."""
         process = await asyncio.create_subprocess_exec(
             config["cmd"],
             *config.get("args", []),
@@ -101,7 +102,7 @@ class Machine:
 
 
 async def _output(process: asyncio.subprocess.Process) -> AsyncIterator[tuple[str, bytes]]:
-    """What it prints, as it comes, until both of its pipes are closed."""
+    """What it prints, as it is printed, until both of its pipes are closed."""
     chunks: asyncio.Queue[tuple[str, bytes]] = asyncio.Queue(maxsize=16)
 
     async def pump(name: str, stream: asyncio.StreamReader) -> None:
@@ -127,7 +128,7 @@ async def _output(process: asyncio.subprocess.Process) -> AsyncIterator[tuple[st
 
 
 def _ending(returncode: int) -> dict[str, Any]:
-    """Death by a signal is exit code -1 and named in words, as Go has it."""
+    """Death by a signal is exit code -1 and described in words, as in Go."""
     if returncode >= 0:
         ending: dict[str, Any] = {"exitCode": returncode, "exited": True, "status": f"exit status {returncode}"}
     else:

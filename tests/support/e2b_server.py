@@ -1,11 +1,11 @@
-"""A stand-in for E2B on loopback: what the `e2b` package sends is understood, and commands really run.
+"""A stand-in for E2B on loopback: it understands what the `e2b` package sends, and commands really run.
 
     async with E2BServer() as server:
         environment = E2BEnvironment(EnvironmentSettings(..., variables=server.variables))
 
-It speaks E2B's REST interface for making and killing sandboxes, and envd's interface inside them: files over HTTP, and
-processes and folders over Connect RPC with JSON. **It is no sandbox**: commands run on this machine, in a temporary
-folder. Terminals, watching folders, snapshots and what else the package offers are answered with 501.
+It speaks E2B's REST interface for creating and killing sandboxes, and envd's interface inside them: files over HTTP,
+and processes and folders over Connect RPC with JSON. **It is not a sandbox**: commands run on this machine, in a
+temporary folder. Terminals, watching folders, snapshots and whatever else the package offers get a 501.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _SIGNALS = {"SIGNAL_SIGTERM": 15, "SIGNAL_SIGKILL": 9}
 
 
 class E2BServer:
-    """Serves until left. `machines` are the sandboxes that live, by id; `requests` what was asked to make them."""
+    """Serves until left. `machines` are the living sandboxes, by id; `requests` are the requests that created them."""
 
     def __init__(self, api_key: str = "e2b_0000000000000000000000000000000000000000") -> None:
         self.api_key: str = api_key
@@ -49,7 +49,7 @@ class E2BServer:
 
     @property
     def variables(self) -> dict[str, str]:
-        """What makes the package talk to this server."""
+        """Settings that make the package talk to this server."""
         return {"E2B_API_KEY": self.api_key, "E2B_API_URL": self.url, "E2B_SANDBOX_URL": self.url}
 
     async def __aenter__(self) -> Self:
@@ -99,7 +99,7 @@ class E2BServer:
         return web.Response(status=204)
 
     def _machine(self, request: web.Request) -> Machine:
-        """The sandbox that a request is for. Answers as the proxy in front of the sandboxes does."""
+        """The sandbox that a request is for. Answers like the proxy in front of the sandboxes."""
         from aiohttp import web
 
         name = request.headers.get("E2b-Sandbox-Id", "")

@@ -42,9 +42,9 @@ class ElizaosAction(Record):
 class ElizaosAnswer(Record):
     """What the agent says and does in a turn.
 
-    `later` is what its last action said. `silent` leaves the response out, as the server does when the agent says
-    nothing. `hang` never answers; `status` and `body` replace the answer. `list_behind` is how often the list of runs
-    is still the old one.
+    `later` is what its last action said. `silent` leaves out the response, as the server does when the agent says
+    nothing. `hang` never answers; `status` and `body` replace the answer. `list_behind` is how many times the list of
+    runs is still the old one.
     """
 
     text: str = ""
@@ -65,11 +65,12 @@ class _Session(msgspec.Struct):
 
 
 Behaviour = ElizaosAnswer | Callable[[list[str]], ElizaosAnswer]
-"""One answer for all, or a function of everything the user has said in the session."""
+"""One answer for all turns, or a function of everything the user has said in the session."""
 
 
 class ElizaosServer:
-    """Serves until left. `heard` is what was said in each session, by its id; `deleted` are the sessions ended."""
+    """Serves until left. `heard` is what was said in each session, by id; `deleted` are the sessions that were
+    ended."""
 
     def __init__(
         self,
@@ -81,9 +82,9 @@ class ElizaosServer:
         port: int = 0,
         runs: Literal["kept", "lost", "empty"] = "kept",
     ) -> None:
-        """`starting` is how often no agent is listed, the last time one that is not active.
+        """`starting` is how many times no agent is listed; the last time, one is listed that is not active.
 
-        `runs="lost"` never lists a run; `runs="empty"` lists them and has no events of them.
+        `runs="lost"` never lists a run; `runs="empty"` lists them but has no events for them.
         """
         self.behaviour: Behaviour = behaviour
         self.sessions: dict[str, _Session] = {}
@@ -171,7 +172,7 @@ class ElizaosServer:
         _write(connection, 201, {"success": True, "data": {"id": character["id"], "character": character}})
 
     def _one_agent(self, request: Request, connection: ServerConnection, agent_id: str) -> None:
-        """As the real server: a copy is inactive until it is started, and a removed agent is gone."""
+        """Like the real server: a copy is inactive until it is started, and a removed agent is gone."""
         if agent_id not in self._agents:
             _write(connection, 404, {"success": False, "error": {"message": "Agent not found"}})
         elif request.method == "DELETE":
@@ -271,7 +272,7 @@ class ElizaosServer:
         if self._behind > 0:
             self._behind -= 1
             known = known[:-1]
-        if "from" not in query:  # the server keeps such a list for 15 s; here it is kept for good
+        if "from" not in query:  # the real server keeps such a list for 15 s; here it is kept for good
             known = self._kept.setdefault(room, known)
         runs = [{"runId": id_, "status": "completed", "startedAt": 1, "endedAt": 2} for id_ in known[-1:]]
         _write(connection, 200, {"success": True, "data": {"runs": runs, "total": len(known), "hasMore": False}})

@@ -26,7 +26,7 @@ PLACE = Place(file="s.yaml", line=1, column=1)
 
 
 class HeldGate:
-    """Lets each call go after a while, as a rate limit does, or gives it up with `error`."""
+    """Lets each call start after a while, as a rate limit does, or refuses it with `error`."""
 
     def __init__(self, wait_s: float, *, reason: str = "", error: ModelError | None = None) -> None:
         self._wait_s = wait_s

@@ -1,4 +1,4 @@
-"""Ways out of the sandbox, each a program that prints PWNED when it got out.
+"""Ways out of the sandbox, each a program that prints PWNED if it got out.
 
 Run as a script, it tries them all and prints what came of each as JSON; so it can be run as another user. Arguments: a
 folder to work in, and a file of the host that must stay unread.
@@ -83,7 +83,7 @@ HARMLESS_OUTSIDE = {
         "for pid in children: os.kill(pid, signal.SIGKILL); os.waitpid(pid, 0)"
     ),
 }
-"""These do no harm without the sandbox either, where they succeed."""
+"""Harmless without a sandbox too, where they succeed."""
 
 INSIDE = {
     "finds a descriptor of ours": (
@@ -197,7 +197,7 @@ def programs(*, outside: bool) -> dict[str, str]:
 
 
 async def attempt_all(folder: Path, secret: Path, *, sandbox: bool) -> dict[str, str]:
-    """What each program printed; those that also succeed without a sandbox only, when there is none."""
+    """What each program printed; without a sandbox, only those that are harmless outside one."""
     options = {"sandbox": True, **LIMITS} if sandbox else {}
     environment = LocalEnvironment(EnvironmentSettings(root=folder, trial_id="escape", options=options))
     leaked = os.open(secret, os.O_RDONLY)

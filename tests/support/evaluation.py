@@ -1,4 +1,4 @@
-"""A trial to evaluate in: a real local workspace, no agent, no model."""
+"""A trial to run evaluations in: a real local workspace, no agent, no model."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Light agents in processes of their own: each makes calls through the addresses of one trial and logs what it did.
+"""Light agents in their own processes: each makes calls through the addresses of one trial and logs what it did.
 
 Reads jobs as JSON lines on stdin (`{"trial": 1, "openai": URL, "mocks": URL, "otlp": URL, "calls": 3}`), many at a
-time, and writes a log for each when it is done: what it said and what it was told. Every other model call is streamed.
+time, and writes a log for each when it is done: what it sent and what it received. Every other model call is streamed.
 """
 
 from __future__ import annotations

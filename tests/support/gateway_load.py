@@ -21,7 +21,7 @@ CALLS = 3
 
 
 class Echo:
-    """A model that says who asked it."""
+    """A model that says who called it."""
 
     name = "own/echo"
 
@@ -45,7 +45,7 @@ class Echo:
 
 
 class Worker:
-    """A process of light agents."""
+    """A process with light agents."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process

@@ -1,4 +1,4 @@
-"""Judges that say what they are told to, models for real ones, and the least trial that a judge can be asked in."""
+"""Judges that say what they are told, models for real ones, and the smallest trial in which a judge can be asked."""
 
 from __future__ import annotations
 

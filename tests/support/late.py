@@ -1,4 +1,4 @@
-"""Libraries that take long to import, for tests that are collected by every worker and run by one."""
+"""Libraries that are slow to import, for tests that every worker collects and one runs."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 
 
 class Late:
-    """Stands for a module, which is imported when something of it is asked for."""
+    """Stands in for a module, which is imported on first use."""
 
     def __init__(self, name: str) -> None:
         self._name = name
 
     def __getattr__(self, attribute: str) -> Any:
-        if attribute.startswith("_"):  # what pytest looks for in everything that a test file defines
+        if attribute.startswith("_"):  # pytest looks these up in everything that a test file defines
             raise AttributeError(attribute)
         return getattr(importlib.import_module(self._name), attribute)

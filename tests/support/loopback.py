@@ -18,7 +18,7 @@ from steadyhand.testing import ModelServer
 
 
 class Loopback:
-    """A model server in a thread of its own, for a command in another process."""
+    """A model server in its own thread, for a command in another process."""
 
     def __init__(self, behaviour) -> None:
         self._behaviour = behaviour
@@ -31,16 +31,16 @@ class Loopback:
 
     @property
     def received(self) -> int:
-        """How many requests came in so far."""
+        """How many requests have come in so far."""
         return self._server.received
 
     def seeds_after(self, number: int) -> list[int]:
-        """The seeds of the requests that came in after that one and were dealt with."""
+        """The seeds of the requests that came in after that one and were answered."""
         return [served.body["seed"] for served in list(self._server.log) if served.number > number]
 
     @property
     def headers(self) -> list[dict[str, str]]:
-        """Of every request so far, with names in lower case."""
+        """The headers of every request so far, with names in lower case."""
         return [{name.lower(): value for name, value in dict(served.headers).items()} for served in self._server.log]
 
     async def _serve(self) -> None:
@@ -63,7 +63,7 @@ class Loopback:
 
 
 def free_port() -> int:
-    """A port that nobody listened on a moment ago."""
+    """A port that nothing listened on a moment ago."""
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         return int(found.getsockname()[1])
@@ -73,7 +73,7 @@ def free_port() -> int:
 def traced_service(
     command: Sequence[str], folder: Path, otlp_port: int, *, ready: str = "", **variables: str
 ) -> Iterator[str]:
-    """The address of a Python program that serves on the port after its script's name and exports its traces."""
+    """The address of a Python program that exports its traces; it serves on the port that follows its script's name."""
     script, *arguments = command
     port = free_port()
     collector = {

@@ -1,7 +1,7 @@
 """A real MCP server, made with the official package, as a program: over stdio, or with `--http` at the URL it prints.
 
-`--log FILE` has every tool call that reached it, a line each, and `FILE.headers` those of its requests. What a test
-wants to go wrong, it asks a tool for.
+`--log FILE` gets a line for every tool call that reached it, and `FILE.headers` the headers of its requests. Tests use
+tools to make things go wrong.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Finished model calls, as the tests of cost and budget want them."""
+"""Finished model calls for the tests of cost and budgets."""
 
 from steadyhand.judging.cost import Prices
 from steadyhand.records.chat import Attempt, CallTiming, Usage

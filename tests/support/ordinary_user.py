@@ -1,4 +1,4 @@
-"""Running a test's program as a user whom permissions bind, also when the tests run as root."""
+"""Runs a test's program as a user who is bound by permissions, even if the tests run as root."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SOURCES = Path(__file__).parents[2]
 
 @cache
 def python_of_an_ordinary_user() -> str | None:
-    """An interpreter of this version that such a user can start, and that finds our packages; None if there is none."""
+    """An interpreter of this version that such a user can start and that finds our packages; None if there is none."""
     if os.getuid() != 0:
         return sys.executable
     version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
@@ -33,7 +33,7 @@ def python_of_an_ordinary_user() -> str | None:
 
 
 class OrdinaryShell(Shell):
-    """Runs the command as a user whom permissions bind, and who owns the folder above the one it runs in."""
+    """Runs the command as a user who is bound by permissions and owns the folder above the working folder."""
 
     def environment(self, **more: str) -> dict[str, str]:
         return {**_environment(), "HOME": str(self.folder), **more}

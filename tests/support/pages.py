@@ -1,4 +1,4 @@
-"""The blocks of a page of the documentation: the commands and files that a reader would copy."""
+"""The blocks of a documentation page: the commands and files that a reader would copy."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def parse(page: Path, text: str) -> list[Block]:
 
 
 def commands_in_prose(page: Path) -> list[str]:
-    """Commands where nothing would run them: in an indented block, or in one that is said to be text."""
+    """Commands that nothing would run: in an indented block, or in one marked as text."""
     text = page.read_text(encoding="utf-8")
     fenced = [each.text for each in blocks(page) if each.language in _PROSE and each.not_run is None]
     indented = _INDENTED.findall(_FENCE.sub("", text))
@@ -88,7 +88,7 @@ def commands_in_prose(page: Path) -> list[str]:
 
 
 def commands(block: Block) -> list[Command]:
-    """What is typed after each `$`, and what is shown below it. A line that ends in a backslash goes on."""
+    """What is typed after each `$`, and what is shown below it. A line that ends in a backslash continues."""
     found: list[Command] = []
     goes_on = False
     for line in block.text.rstrip("\n").split("\n"):
@@ -107,7 +107,7 @@ def commands(block: Block) -> list[Command]:
 
 
 def check_part(block: Block, folder: Path) -> None:
-    """Raises when a block that is no file of its own could not stand where it is meant to."""
+    """Raises if a block that is not a whole file is not valid where it belongs."""
     match block.language:
         case "yaml":
             _check_yaml(block, folder)
@@ -123,7 +123,7 @@ def check_part(block: Block, folder: Path) -> None:
 
 
 def check_file(file: Path, folder: Path) -> None:
-    """Raises when a file that a page shows whole is not what its name says. Commands on the page use it later."""
+    """Raises if a file that a page shows in full is not what its name says. Commands on the page use it later."""
     text = file.read_text(encoding="utf-8")
     if file.name == "steadyhand.toml":
         read_config(file)
@@ -149,7 +149,7 @@ def _check_config(text: str, folder: Path) -> None:
 
 
 def _check_python(text: str) -> None:
-    """It parses, and what it imports from here is there."""
+    """It parses, and whatever it imports from us exists."""
     for node in ast.walk(ast.parse(_dedented(text))):
         if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "steadyhand":
             module = importlib.import_module(str(node.module))
@@ -159,7 +159,7 @@ def _check_python(text: str) -> None:
 
 
 def _dedented(text: str) -> str:
-    """A method on its own may be shown as it stands in its class."""
+    """A method may be shown on its own, as it is in its class."""
     return f"class _:\n{text}" if text.startswith("    ") else text
 
 

@@ -63,6 +63,6 @@ class Project:
         return Judges(self.models(**options), self.settings(**options), self.registries)
 
     def fingerprint(self, *paths: str, **options: Any) -> dict[str, str]:
-        """Of the only scenario."""
+        """The parts of the only scenario."""
         (found,) = Run(Selection(paths=paths or (".",)), RunOptions(**options)).fingerprints().values()
         return found

@@ -1,4 +1,4 @@
-"""Recorded runs for reports: one with hostile text wherever text can be, and one of as many trials as wanted."""
+"""Recorded runs for reports: one with hostile text wherever text can be, and one with any number of trials."""
 
 import msgspec
 
@@ -144,7 +144,7 @@ def hostile_trial() -> TrialRecord:
 
 
 def decision(name, *, text, chunks, safe_ms=None, first_safe_ms=None, lanes, budget=(100, 200, 300), index=0):
-    """A decision whose answer came in `chunks`, and of which `lanes` tells when each invariant held."""
+    """A decision whose answer arrived in `chunks`; `lanes` says when each invariant held."""
     end_ms = chunks[-1][0]
     bounds = LatencyBounds(target_ms=budget[0], acceptable_ms=budget[1], critical_ms=budget[2])
     late = end_ms > bounds.critical_ms
@@ -226,7 +226,7 @@ TAKEN_BACK = decision(
 
 
 def hostile_talk() -> TrialRecord:
-    """The same in a conversation."""
+    """The same as a conversation."""
     trial = hostile_trial()
     check = msgspec.structs.replace(trial.evaluations[0], stage="turn", turn=1)
     said = [event for event in trial.events if isinstance(event, Said)]
@@ -254,14 +254,14 @@ def recorded(folder, trials, *, header=HEADER, sources=None) -> RunReader:
 
 
 def hostile_run(folder) -> RunReader:
-    """The id and the command line are what the tool itself makes; everything else is hostile."""
+    """The id and the command line are the tool's own; everything else is hostile."""
     header = msgspec.structs.replace(HEADER, command=("run", HOSTILE))
     source = f"first: line\nsecond: {HOSTILE}\n  more: {HOSTILE}\n"
     return recorded(folder, [hostile_trial(), hostile_talk()], header=header, sources={PLACE.file: source})
 
 
 def large_run(folder, count) -> RunReader:
-    """Typical decisions, a tenth of which failed."""
+    """Typical decisions, of which a tenth failed."""
     return recorded(folder, [typical(n, Verdict.FAILED if n % 10 == 0 else Verdict.PASSED) for n in range(count)])
 
 

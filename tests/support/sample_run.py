@@ -47,7 +47,8 @@ from support.sample_trials import HEADER
 
 
 def rates_of(trials, header=HEADER, planned=None):
-    """What became of the scenarios, as the record of such a run would tell. Scenarios of one trial unless `planned`."""
+    """The scenarios' results, as the record of such a run would give them. Scenarios have one trial unless
+    `planned`."""
     counts = Counter((trial.key.scenario_id, trial.judged.verdict) for trial in trials)
     return scenario_rates(counts, planned=planned or {}, required=header.pass_rates, required_of_all=header.pass_rate)
 

@@ -1,4 +1,4 @@
-"""Typical finished trials, as the tests of the store and of the reports want them."""
+"""Typical finished trials for the tests of the store and of the reports."""
 
 import random
 

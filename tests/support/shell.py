@@ -1,4 +1,4 @@
-"""The command as a user runs it: a real process in a folder of its own."""
+"""The command as a user runs it: a real process in its own folder."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class Shell:
         return Ended(ran.returncode, ran.stdout, ran.stderr)
 
     def killed_after(self, delay_s: float, *arguments: str) -> Ended:
-        """The command, killed if it has not ended by then."""
+        """Runs the command, and kills it if it has not ended by then."""
         killers: list[threading.Timer] = []
 
         def started(pid: int) -> None:
@@ -116,11 +116,11 @@ class Shell:
         return ended
 
     def start(self, *arguments: str, **variables: str) -> Started:
-        """The command, which goes on, in a process that has imported the package."""
+        """Starts the command in a process that has already imported the package, and does not wait for it."""
         return self._server.start(arguments, self.folder, self.environment(**variables))
 
     def start_from_nothing(self, *arguments: str, **variables: str) -> subprocess.Popen[str]:
-        """As a user starts it, for what depends on that."""
+        """Starts it from scratch as a user does, for tests that depend on that."""
         return subprocess.Popen(
             [sys.executable, "-m", "steadyhand", *arguments],
             cwd=self.folder,
@@ -148,7 +148,7 @@ class Batch(Shell):
     """Runs of many trials, and their records."""
 
     def fill(self) -> None:
-        """Write a decision, an untimed scenario and a scripted model that answers right."""
+        """Writes a decision, an untimed scenario and a scripted model that answers correctly."""
         self.decision("one.yaml")
         self.write("untimed.yaml", UNTIMED)
         self.replies(RIGHT)
@@ -161,9 +161,9 @@ class Batch(Shell):
         return RunReader.open(self.record())
 
     def wait_for(self, trials: int, process) -> None:
-        """Until the record of a running process holds so many trials. A process that ends first ends the wait."""
+        """Waits until the record of a running process holds this many trials, or until the process ends."""
         while process.poll() is None:
-            time.sleep(0.005)  # leave the processor to the process that is waited for
+            time.sleep(0.005)  # leave the CPU to the process that we are waiting for
             found = list((self.folder / ".steadyhand" / "runs").glob("*.sqlite"))
             if found:
                 try:

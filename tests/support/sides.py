@@ -1,4 +1,4 @@
-"""Sides of a comparison from counts, as the tests of comparing and gating want them."""
+"""Sides of a comparison, made from counts, for the tests of comparisons and gates."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def side(*samples: Sample, **more: Any) -> Side:
 
 
 def drawn_side(rates: Sequence[float], trials: int, drawn: random.Random, **more: Any) -> Side:
-    """A run of scenarios that pass with these chances."""
+    """A run of scenarios that pass with these probabilities."""
 
     def passes(rate: float) -> int:
         return sum(drawn.random() < rate for _ in range(trials))

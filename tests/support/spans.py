@@ -1,4 +1,4 @@
-"""Spans as OTLP/JSON, the way an exporter sends them."""
+"""Spans as OTLP/JSON, as an exporter sends them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A third party's plugin that brings one part for every extension point, and imports from `steadyhand.plugin` alone.
+"""A third party's plugin with one part for every extension point, which imports from `steadyhand.plugin` alone.
 
-`tests/contract/test_contract_plugin.py` runs it in each way that a plugin can be named.
+`tests/cli/test_cli_third_party.py` runs it in each way that a plugin can be named.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class SaysParams(EvaluationParams):
 
 
 class Says(Evaluator[SaysParams]):
-    """The reply has a word. Depends on nothing but the reply."""
+    """The reply contains a word. Depends on nothing but the reply."""
 
     type = "acme_says"
     deterministic = True
@@ -97,7 +97,7 @@ class ApprovesParams(EvaluationParams):
 
 
 class Approves(Evaluator[ApprovesParams]):
-    """A judge approves of the reply, unless `by_judge` is false: then every reply will do."""
+    """A judge approves of the reply. If `by_judge` is false, every reply will do."""
 
     type = "acme_approves"
 
@@ -171,7 +171,7 @@ class ModelOptions(Options):
 
 
 class AcmeModel(ChatModel):
-    """Says what its options say, judges everything good, and plays no user."""
+    """Says what its options say, judges everything as good, and plays no user."""
 
     uses_network: ClassVar[bool] = False
     base_url_variable: ClassVar[str] = "ACME_SERVER"
@@ -204,7 +204,7 @@ class AcmeModel(ChatModel):
 
 
 class FreeModel(AcmeModel):
-    """The same, at no charge."""
+    """The same, free of charge."""
 
     free: ClassVar[bool] = True
 
@@ -294,7 +294,7 @@ class AcmeEnvironment(Environment):
         )
 
     def export(self, variables: Mapping[str, str]) -> None:
-        """`motd` reads none."""
+        """`motd` needs none."""
 
     async def read(self, path: str) -> bytes | None:
         return self._files.get(path.removeprefix("./").lstrip("/"))

@@ -1,4 +1,4 @@
-"""A JSON report without what differs between two runs that did the same: times, ids, and where a trial ran."""
+"""A JSON report without what differs between two runs that did the same things: times, ids, and where a trial ran."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _OWN = frozenset(
         "times_not_known",
     )
 )
-"""Of the run, and of the moment."""
+"""Keys whose values belong to the run or to the moment."""
 
 _FIGURES = frozenset(("latency", "time_to_safe"))
 

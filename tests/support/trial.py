@@ -38,7 +38,7 @@ class Clock:
 
 
 class FolderEnvironment:
-    """A folder. Paths may not lead out of it."""
+    """A folder. Paths cannot lead out of it."""
 
     def __init__(self, folder: Path, *, sandboxed: bool = False) -> None:
         self.folder = folder
@@ -142,7 +142,7 @@ class Answered:
 
 
 class ListedMocks:
-    """Mocks that answer by exact named parameters, or always when they name none."""
+    """Mocks that match exact named parameters, or any call if they name none."""
 
     def __init__(self, mocks: Sequence[Mock]) -> None:
         self.mocks = mocks

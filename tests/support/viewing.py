@@ -1,4 +1,4 @@
-"""A real viewer on loopback over recorded runs, and requests as a browser or an attacker sends them."""
+"""A real viewer on loopback over recorded runs, and requests like those of a browser or an attacker."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Answer:
 
 @dataclass
 class Viewing:
-    """A viewer that runs in this process; `bugs` is what it did not expect."""
+    """A viewer running in this process; `bugs` are its unexpected exceptions."""
 
     folder: Path
     bugs: list[BaseException] = field(default_factory=list)
@@ -52,7 +52,7 @@ class Viewing:
         assert self.bugs == []
 
     def enter(self) -> Answer:
-        """Follow a link as a browser does, and keep the cookie."""
+        """Follows a link as a browser does, and keeps the cookie."""
         link = urlsplit(self.server.session.link())
         answer = self.get(f"{link.path}?{link.query}")
         self.cookie = answer.headers["Set-Cookie"].partition(";")[0]
@@ -62,7 +62,7 @@ class Viewing:
         return self._ask("GET", path, None, headers)
 
     def post(self, form: Mapping[str, str], path: str = "/labels", **headers: str) -> Answer:
-        """A label; what it is about is encoded as the form does it."""
+        """Posts a label; its subject is encoded as the form encodes it."""
         about = ("run", "scenario", "trial", "check")
         form = {"of": "?" + urlencode({name: form[name] for name in about}), **form}
         given = {"Content-Type": "application/x-www-form-urlencoded", "Origin": f"http://{self.host}", **headers}
@@ -88,7 +88,7 @@ def judged(trial, model="m/judge"):
 
 
 def two_runs(folder: Path) -> None:
-    """One run whose trials failed in two ways and one of the same scenarios that passed."""
+    """A run whose trials failed in two ways, and a run of the same scenarios that passed."""
     passing = decision("fine", text="STOP.", chunks=[(40.0, 5)], safe_ms=40.0, lanes={"orders_a_stop": ((40.0, True),)})
     prints = {name: {SCENARIO_PART: "d"} for name in ("late", "taken-back", "fine")}
     header = msgspec.structs.replace(HEADER, fingerprints=prints)

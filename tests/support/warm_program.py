@@ -1,9 +1,9 @@
-"""Starts a Python program many times and imports what it needs once, for programs that take long to import.
+"""Starts a Python program many times but imports it only once, for programs that are slow to import.
 
-`warm(module)` gives a command line that can be run as often as needed, with arguments of the program's own behind it.
-Each run is a process that was forked from one which has imported the module, and calls its `main`, with the arguments,
-folder, variables, input and output that the command line was given. The command ends with it and with its exit code;
-killed, it takes it along.
+`warm(module)` returns a command line that can be run any number of times, with the program's own arguments appended.
+Each run is a process forked from one that has imported the module. It calls the module's `main` with the arguments,
+folder, variables, input and output that the command line was given. The command ends when that process does, with its
+exit code; if the command is killed, so is the process.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def serve(address: str, module: str) -> None:
     import signal
 
     main = importlib.import_module(f"support.{module}").main
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those who watch over a run
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the processes that watch over a run
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(address)
         listening.listen(64)
@@ -87,7 +87,7 @@ def serve(address: str, module: str) -> None:
 
 
 def _watch(connection: socket.socket, main) -> None:
-    """Run it, and tell its exit code; end it when its command has ended."""
+    """Runs it and reports its exit code; ends it when its command has ended."""
     import select
 
     length, ancillary, *_ = connection.recvmsg(_LENGTH, socket.CMSG_SPACE(3 * 4))

@@ -82,8 +82,8 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_options_are_those_of_the_command() -> None:
-    """`paths`, `agent`, `config` and `plugins` are parameters of their own; `command` is what was typed; several models
-    or agents are given where one is. `rejudge`, `rubric` and `votes` belong to another command. Exact ids are for
+    """`paths`, `agent`, `config` and `plugins` are separate parameters; `command` is what was typed; several models or
+    agents can be given in place of one. `rejudge`, `rubric` and `votes` belong to another command. Exact ids are for
     callers that have read them from somewhere. Parts of a run, such as shards, are for CI and its command."""
     ours = set(RunArguments.__annotations__)
     rejudging = {"rejudge", "rubric", "votes"}
@@ -106,7 +106,7 @@ def test_the_options_have_the_types_of_the_record() -> None:
 
 
 def _members(hint: Any) -> set[Any]:
-    """Of a union; a path may be given as text, and a tuple as a list."""
+    """The members of a union; a path may be given as text, and a tuple as a list."""
     members = set(get_args(hint)) if get_origin(hint) in (UnionType, Union) else {hint}
     if members >= {str, os.PathLike[str]}:
         members = members - {str, os.PathLike[str]} | {Path}
@@ -497,7 +497,7 @@ def test_plugins_are_objects_or_names(elsewhere: Path) -> None:
 
 
 class Bare(Environment):
-    """Does nothing, and says of a command what it is told to."""
+    """Does nothing; every command has the result `answer`."""
 
     answer: Any = None
 

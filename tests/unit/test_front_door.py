@@ -1,4 +1,4 @@
-"""`import steadyhand` and `steadyhand.plugin`: what they promise is there, typed, and light."""
+"""`import steadyhand` and `steadyhand.plugin`: what they promise is there, typed, and quick to import."""
 
 from __future__ import annotations
 
@@ -97,7 +97,8 @@ def test_examples_import_from_the_front_door_only(file: Path) -> None:
 
 
 def test_a_plugin_can_name_whatever_its_parts_are_given_and_answer_with() -> None:
-    """Every type in the signature of a port, and those that its answers are made of, can be imported from one place."""
+    """Every type in the signature of a port, and every type that its answers contain, can be imported from one
+    place."""
     exported = {name: getattr(steadyhand.plugin, name) for name in steadyhand.plugin.__all__}
     events = set(typing.get_args(steadyhand.plugin.AnyEvent))
     named: set[type] = set()
@@ -121,14 +122,14 @@ def _types_of(function: types.FunctionType) -> set[type]:
         each = unread.pop()
         if each not in found:
             found.add(each)
-            if issubclass(each, Record) and each is not steadyhand.plugin.Scenario:  # which no plugin makes
+            if issubclass(each, Record) and each is not steadyhand.plugin.Scenario:  # plugins do not make scenarios
                 fields = typing.get_type_hints(each, globalns={**_ALL_NAMES, **vars(sys.modules[each.__module__])})
                 unread += [inner for hint in fields.values() for inner in _ours(hint)]
     return found
 
 
 def _ours(hint: Any) -> Iterator[type]:
-    """The classes of ours in a type hint."""
+    """Our own classes in a type hint."""
     for inner in typing.get_args(hint):
         yield from (each for one in (inner if isinstance(inner, list) else [inner]) for each in _ours(one))
     named = typing.get_origin(hint) or hint
@@ -141,7 +142,7 @@ _ALL_NAMES = {
     for module in ("ports.agent", "ports.environment", "ports.services", "records.chat")
     for name, value in vars(importlib.import_module(f"steadyhand.{module}")).items()
 }
-"""For hints that name what is imported for type checkers alone."""
+"""For hints that name what is imported only for type checkers."""
 
 
 class Limit(EvaluationParams):

@@ -1,4 +1,4 @@
-"""What a type is called has to be enough to find it."""
+"""A type's name has to be enough to find it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""That other programs of the same user find neither our environment nor our memory, and that nothing of ours breaks."""
+"""The user's other programs can read neither our environment nor our memory, and nothing of ours breaks."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ print(json.dumps({
 
 
 def looked_at(**given: str) -> dict:
-    """As an ordinary user, whom `PR_SET_DUMPABLE` binds."""
+    """As an ordinary user, to whom `PR_SET_DUMPABLE` applies."""
     python = python_of_an_ordinary_user()
     if python is None:
         pytest.skip("no Python of this version that an ordinary user may start")
@@ -88,7 +88,7 @@ def test_the_environment_block_is_blank_for_root_too():
 
 
 def test_the_library_leaves_the_process_of_its_user_alone():
-    """Running scenarios from Python is no reason to close somebody else's process to a debugger."""
+    """Running scenarios from Python is no reason to block debuggers from somebody else's process."""
     program = (
         "import ctypes, steadyhand\n"
         "run = steadyhand.run\n"
@@ -102,7 +102,7 @@ def test_the_library_leaves_the_process_of_its_user_alone():
 
 
 def test_descriptors_we_were_started_with_go_no_further(tmp_path):
-    """uvloop passes on what may be inherited; a folder among them would lead out of the sandbox."""
+    """uvloop passes on inheritable descriptors; a folder among them would lead out of the sandbox."""
     (tmp_path / "secret.txt").write_text("mine")
     program = (
         "import sys, uvloop\n"

@@ -1,4 +1,4 @@
-"""Secrets are blotted out by value, by shape and by name; nothing else is touched."""
+"""Secrets are redacted by value, by shape and by name; nothing else is touched."""
 
 import base64
 from urllib.parse import quote_plus
@@ -81,7 +81,7 @@ def test_what_looks_like_a_secret_goes(secret):
         ("-----BEGIN RSA PRIVATE KEY-----\nMIIEow\nIBAAKC\n-----END RSA PRIVATE KEY-----", "\nMIIEow\nIBAAKC\n"),
     ],
 )
-def test_only_the_secret_itself_is_blotted_out(text, secret):
+def test_only_the_secret_itself_is_redacted(text, secret):
     assert Redactor().text(text) == text.replace(secret, "*" * len(secret))
     assert Redactor().suspects(msgspec.msgpack.encode(text))
 

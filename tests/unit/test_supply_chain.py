@@ -1,4 +1,4 @@
-"""What we depend on is bounded, listed with its licence, needs no compiler, and is in the bill of materials."""
+"""Our dependencies are bounded, listed with their licences, need no compiler, and are in the bill of materials."""
 
 import json
 import re
@@ -14,13 +14,13 @@ DIRECT = [requirement for group in requirements().values() for requirement in gr
 LISTED = dict(
     re.findall(r"^\| (\w[\w.-]+) \| (?!licence)(.+) \|$", (ROOT / "docs" / "licences.md").read_text(), re.MULTILINE)
 )
-# What a program may depend on without taking on the terms itself. GPL and AGPL are not among them.
+# Licences a program may depend on without taking on their terms. GPL and AGPL are not among them.
 ACCEPTED = {
     *("0BSD", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "CC0-1.0", "CNRI-Python", "ISC", "MIT", "MIT-0"),
     *("MPL-2.0", "PSF-2.0", "Zlib"),
 }
 TOLERATED = {"protobuf-py-ext": UNDECLARED, "pyasn1-modules": "BSD"}
-"""The second says which of the BSD licences in its text: the one with two clauses."""
+"""The text of the second says which of the BSD licences it is: the one with two clauses."""
 
 
 @pytest.mark.parametrize("requirement", DIRECT, ids=str)
@@ -46,7 +46,7 @@ def test_every_licence_is_one_that_we_accept():
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads the tags of Linux wheels")
 def test_the_core_installs_from_published_wheels_and_needs_no_compiler():
-    """A wheel that pip built here is tagged `linux_x86_64`; one that was published is `manylinux` or `any`."""
+    """A wheel built here by pip is tagged `linux_x86_64`; a published one is `manylinux` or `any`."""
     for name in closure(requirements()[""]):
         tags = re.findall(r"^Tag: .*-(\S+)$", metadata.distribution(name).read_text("WHEEL") or "", re.MULTILINE)
         assert tags, f"{name} was not installed from a wheel"

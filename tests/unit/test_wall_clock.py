@@ -1,11 +1,11 @@
-"""A clock that is set while a run goes on changes no measurement: durations come from a clock that nobody can set."""
+"""Setting the clock during a run changes no measurement: durations come from a clock that nobody can set."""
 
 import re
 from pathlib import Path
 
 SOURCE = Path(__file__).parents[2] / "src" / "steadyhand"
 WALL_CLOCK = re.compile(r"time\.time(?:_ns)?\(\)|datetime\.(?:utc)?now\(|gmtime\(|localtime\(")
-# Where the time of day is what is wanted: stamps, spans, and a server's `Retry-After` that names a time of day.
+# Where the time of day is wanted: stamps, spans, and a server's `Retry-After` that names a time of day.
 STAMPS = {
     "batch/crew.py",
     "builtin/models/cassette.py",

@@ -1,4 +1,4 @@
-"""An agent that mostly answers, and otherwise does what agents of others do."""
+"""An agent that mostly answers, and otherwise misbehaves as real agents do."""
 
 import asyncio
 import os

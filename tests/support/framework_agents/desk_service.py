@@ -1,4 +1,4 @@
-"""A service with OpenTelemetry's own exporter, set up by its usual variables. Its shop comes with each request."""
+"""A service with OpenTelemetry's own exporter, configured by the usual variables. Each request names its shop."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""What the agents of this folder are about: a shop, reached at SHOP_URL. Without one, its answers are made up."""
+"""What the agents in this folder work with: a shop, reached at SHOP_URL. Without one, its answers are made up."""
 
 import json
 import os

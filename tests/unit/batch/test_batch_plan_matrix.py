@@ -344,7 +344,7 @@ def test_a_bad_scenario_in_the_folder_is_told_at_its_place(suite, tmp_path):
     assert (scenarios, problem.code) == ([], "duplicate-id")
 
 
-def test_an_empty_folder_is_no_base(suite, tmp_path):
+def test_an_empty_folder_is_not_a_base(suite, tmp_path):
     (tmp_path / "empty").mkdir()
     scenarios, (problem,) = suite("empty")
     assert scenarios == []

@@ -190,7 +190,7 @@ async def test_at_last_waiting_is_given_up():
 
 
 @pytest.mark.parametrize("kind", ["rate_limit", "refused", "auth"])
-async def test_a_considered_refusal_is_no_outage(kind):
+async def test_a_considered_refusal_is_not_an_outage(kind):
     notes = []
     gate = ProviderGate(clock=SettableClock(), note=notes.append)
     for _ in range(5 * TOLERATED):

@@ -1,4 +1,4 @@
-"""The limits of a provider hold for whoever calls it: the agent, the simulated user and the judge."""
+"""A provider's limits apply to everyone who calls it: the agent, the simulated user and the judge."""
 
 import json
 

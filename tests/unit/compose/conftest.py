@@ -9,6 +9,6 @@ from support.project import Project
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
-    """A folder that is the current one, with nothing in it."""
+    """An empty folder that is the current one."""
     monkeypatch.chdir(tmp_path)
     return Project(tmp_path)

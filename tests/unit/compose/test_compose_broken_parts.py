@@ -1,5 +1,5 @@
-"""Parts of a third party that do not keep to their port: the run does not start, or the trial is an error that says so.
-Never a pass, never a failure of the agent, and never a bug of ours."""
+"""Third-party parts that break their port: the run does not start, or the trial is an error that says so. Never a pass,
+never a failure of the agent, and never a bug of ours."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_a_part_that_cannot_be_made_stops_the_run_from_starting(point, name, par
         ("models", "acme", broken(acme.AcmeModel, attempt=boom_async), "boom"),
         ("models", "acme", broken(acme.AcmeModel, attempt=answering(None)), "NoneType"),
         ("agents", "acme", broken(acme.AcmeAgent, respond=answering("hello")), "expected a Reply"),
-        ("agents", "acme", broken(acme.AcmeAgent, respond=answering(Reply(text=None))), "has NoneType for its text"),
+        ("agents", "acme", broken(acme.AcmeAgent, respond=answering(Reply(text=None))), "has type NoneType"),
         ("agents", "acme", broken(acme.AcmeAgent, open=boom_async), "boom"),
         ("agents", "acme", broken(acme.AcmeAgent, close=boom_async), "boom"),
         ("environments", "acme", broken(acme.AcmeEnvironment, setup=boom_async), "boom"),

@@ -1,4 +1,4 @@
-"""Every option that the configuration can give to a part has an effect, seen from outside of the part.
+"""Every option that the configuration can pass to a part has an effect that is visible from outside.
 
 The keys of the configuration itself are in `tests/cli/test_cli_every_setting.py`.
 """
@@ -42,7 +42,7 @@ HERE = Path(__file__).parents[2] / "support"
 
 
 class Project:
-    """A folder with a configuration, and runs in it."""
+    """A folder with a configuration, in which scenarios are run."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -54,7 +54,7 @@ class Project:
         return file
 
     async def result(self, config: str, *steps: Any, variables: dict[str, str] | None = None, **more: Any) -> RunResult:
-        """What comes of a scenario with these steps, of which one that only says something is a text."""
+        """The result of a scenario with these steps; a string stands for a step that only says something."""
         self._runs += 1
         given = [{"input": step, "evaluations": [ANY]} if isinstance(step, str) else step for step in steps]
         scenario = {
@@ -77,7 +77,7 @@ class Project:
         return trial
 
     async def decision(self, config: str, **more: Any) -> Trial:
-        """The same of a decision, which has no services for an agent to reach."""
+        """The same for a decision, which has no services for an agent to reach."""
         return await self.trial(config, scenario=DECISION, **more)
 
     async def output(self, config: str, code: str, lang: str = "bash", **more: Any) -> str:
@@ -141,7 +141,7 @@ TEMPERED = {"agent": "model", "character": {"name": "c", "temperature": 0.3}}
 
 
 async def _asked(project: Project, provider: str, options: str, variables: dict[str, str] | None = None) -> Served:
-    """The request that a server gets of a model with these options."""
+    """The request that a server gets from a model with these options."""
     async with ModelServer(Answer(text="hello")) as server:
         url = server.base_url if provider != "anthropic" else server.base_url.removesuffix("/v1")
         table = f'model = "{provider}/m"\n[providers.{provider}]\nbase_url = "{url}"\n{options}'
@@ -196,7 +196,7 @@ async def whose_interface_a_provider_speaks(project: Project) -> None:
 
 @shows("providers.requests_per_minute", "providers.tokens_per_minute")
 async def limits_of_a_provider(project: Project) -> None:
-    """The second call of a minute waits, and the first of one that would use more tokens than a minute has."""
+    """The second call in a minute waits, and so does the first if it would use more tokens than a minute allows."""
     project.write("replies.yaml", "rules: [{reply: hello}]\n")
     project.write("a.scenario.yaml", SPOKEN)
     asked = ChatRequest(messages=(), max_tokens=1000)

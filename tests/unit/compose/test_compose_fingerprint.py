@@ -1,4 +1,4 @@
-"""What a fingerprint sees and what it must not: another trial changes it, another key or time-out does not."""
+"""What changes a fingerprint and what must not: a different trial changes it, another key or timeout does not."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_what_an_option_says_is_part_of_the_trial(prints, options, what):
     "options",
     [{"retries": 9}, {"timeout_s": 9.0}, {"concurrency": 2}, {"trials": 9}, {"out": Path("o")}, {"max_cost": 1.0}],
 )
-def test_what_one_mends_before_a_resume_is_not(prints, options):
+def test_what_users_fix_before_a_resume_is_not(prints, options):
     assert changed(prints(), prints(**options)) == []
 
 
@@ -100,7 +100,7 @@ def test_an_address_in_a_variable_counts_like_one_in_a_file(prints, monkeypatch)
     assert changed(before, prints(model="openai/m")) == ["the model"]
 
 
-def test_a_judge_that_judges_nothing_is_no_part_of_it(project, prints):
+def test_a_judge_that_judges_nothing_is_not_part_of_it(project, prints):
     project.write("one.scenario.yaml", AGENT)
     assert "the judge" not in prints()
 
@@ -173,7 +173,7 @@ def test_what_an_agent_declares_of_its_target_says_where_changes_are_looked_for(
     assert changed(before, prints(**options)) == ([] if agent.startswith("remote") else ["the agent"])
 
 
-def test_a_key_in_the_address_of_a_third_partys_agent_is_no_part_of_it(project, prints):
+def test_a_key_in_the_address_of_a_third_partys_agent_is_not_part_of_it(project, prints):
     project.write("plug.py", THIRD_PARTY)
     options = {"plugins": ("./plug.py",)}
     one, other = (prints(agent=f"remote:https://a:{key}@h.example/x", **options) for key in ("one-1", "two-22"))

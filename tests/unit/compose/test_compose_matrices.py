@@ -1,4 +1,4 @@
-"""The combinations of a matrix: which there are, which are chosen, and what an option must not undo."""
+"""The combinations of a matrix: which ones there are, which are chosen, and what an option must not override."""
 
 from __future__ import annotations
 

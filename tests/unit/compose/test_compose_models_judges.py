@@ -1,4 +1,4 @@
-"""Who judges, who wins when several are named, and what is said of a judge that may not be impartial."""
+"""Who judges, who wins if several are named, and what is said about a judge that may not be impartial."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_plugins_check_that_declares_to_need_a_judge_needs_one(project):
     assert project.judges().needed(project.one(text))
 
 
-def test_nobody_judges_when_nobody_is_named(project):
+def test_without_a_named_judge_nobody_judges(project):
     assert project.judges().get(project.one(JUDGED)) is None
 
 

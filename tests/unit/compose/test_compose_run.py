@@ -1,4 +1,4 @@
-"""From a folder to a finished record, and from a record to what is still to do."""
+"""From a folder to a finished record, and from a record to what remains to be done."""
 
 from __future__ import annotations
 

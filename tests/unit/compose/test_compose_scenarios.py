@@ -1,4 +1,4 @@
-"""Paths, tags and expressions -> scenarios; libraries, rubrics, and ids that hold a secret."""
+"""From paths, tags and expressions to scenarios; libraries, rubrics, and ids that contain a secret."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_what_a_scenario_needs(project):
     assert not needs_services(decision, project.registries.registry(decision))
 
 
-def test_ids_with_a_secret_are_blotted_out_and_still_told_apart(project):
+def test_ids_with_a_secret_are_redacted_and_still_told_apart(project):
     project.write("a.scenario.yaml", AGENT.replace("id: one", "id: of-canary-aaaa1111"))
     project.write("b.scenario.yaml", AGENT.replace("id: one", "id: of-canary-bbbb2222"))
     project.write("c.scenario.yaml", AGENT)

@@ -174,7 +174,7 @@ def test_the_environment_file_goes_over_the_process_and_the_option_over_the_conf
         _ = project.settings(env_file=Path("nowhere.env")).variables
 
 
-def test_secrets_of_environment_files_and_of_named_variables_are_blotted_out(project):
+def test_secrets_of_environment_files_and_of_named_variables_are_redacted(project):
     project.write("own.env", "PLAIN_NAME=canary-of-the-provider-1\nMY_API_KEY=canary-of-the-file-22\n")
     project.write("steadyhand.toml", 'env_file = "own.env"\n[providers.openai]\napi_key_env = "PLAIN_NAME"\n')
     redactor = project.settings().redactor()
@@ -182,7 +182,7 @@ def test_secrets_of_environment_files_and_of_named_variables_are_blotted_out(pro
     assert "canary" not in shown
 
 
-def test_servers_of_ones_own_have_no_list_prices(project, monkeypatch):
+def test_self_hosted_servers_have_no_list_prices(project, monkeypatch):
     registry = project.registries.base
     used = {name: model_facts(registry.model(name)) for name in ("openai", "anthropic", "scripted")}
     used["acme"] = ModelFacts(base_url_variable="ACME_SERVER")  # a plugin's provider

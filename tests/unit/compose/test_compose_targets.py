@@ -1,4 +1,4 @@
-"""What a run says is under test."""
+"""What a run says it is testing."""
 
 import pytest
 

@@ -85,7 +85,7 @@ RELAYED = ClientBody(dialect="openai_chat", fields={"max_tokens": 1})
 
 
 async def test_a_call_that_the_agents_own_program_made_is_only_part_of_its_turn(build):
-    """Else an agent that is slow by itself would be graded by how fast its model is."""
+    """Otherwise an agent that is slow itself would be graded by the speed of its model."""
 
     async def slow(turn, trial):
         await trial.call(ScriptedChatModel(lambda _: "said"), ChatRequest(messages=turn.messages, client=RELAYED))

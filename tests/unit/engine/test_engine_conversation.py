@@ -1,4 +1,4 @@
-"""How a conversation goes: order, scripts, limits, failures, figures, and decisions under pressure."""
+"""How a conversation proceeds: order, scripts, limits, failures, figures, and decisions under pressure."""
 
 from __future__ import annotations
 
@@ -221,7 +221,7 @@ async def test_an_invariant_that_broke_before_an_outage_still_fails_the_trial(tm
 
 
 class TimedAgent(ToldAgent):
-    """Each turn is one model call of so many milliseconds, disturbed so."""
+    """Each turn is one model call that takes this many milliseconds and is disturbed in these ways."""
 
     def __init__(self, *calls: tuple[float, *tuple[Spoiled, ...]]) -> None:
         super().__init__("stop")
@@ -262,7 +262,7 @@ async def test_the_slowest_turn_is_graded_where_no_other_can_have_been_slower(tm
 
 
 class Worker:
-    """In every turn it calls a service, does something and writes a file; what, it is told by the turn's number."""
+    """In every turn it calls a service, performs an action and writes a file; the turn's number decides which."""
 
     name = "worker"
     shows = EVERYTHING_SEEN
@@ -298,7 +298,7 @@ def services() -> AgentRuntime:
 
 
 def checks_of(number: int, *, seen: bool) -> tuple[EvaluationSpec, ...]:
-    """Checks on what the worker does in a turn, wanting it there or not."""
+    """Checks on what the worker does in a turn, expecting it or its absence."""
     count: dict[str, int] = {} if seen else {"max_count": 0}
     rule = "always" if seen else "never"
     return (

@@ -1,4 +1,4 @@
-"""The examples of conversations, with the scripted replies that come with them."""
+"""The example conversations, with the scripted replies that come with them."""
 
 from __future__ import annotations
 

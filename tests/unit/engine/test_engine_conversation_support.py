@@ -35,7 +35,7 @@ class AskedParams(EvaluationParams):
 
 
 class AskedJudge:
-    """`llm_judge` in its plainest form: the trial's judge is asked and its word compared."""
+    """`llm_judge` in its simplest form: asks the trial's judge and compares its answer."""
 
     type: ClassVar[str] = "llm_judge"
     params: ClassVar[type[EvaluationParams]] = AskedParams

@@ -1,4 +1,4 @@
-"""A model under test that sends values nested too deep: the trial is recorded all the same, without its secrets."""
+"""A model under test that sends values nested too deeply: the trial is still recorded, without its secrets."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def test_tool_call_arguments_of_any_depth_are_recorded_without_their_secre
         if len(request.body["messages"]) > 2:
             return Answer(text="done")
         raw = _nested(depth)
-        whole = provider == "anthropic" and not streamed  # which sends an object and not its text
+        whole = provider == "anthropic" and not streamed  # which sends an object instead of its text
         call = ToolCall(id="1", name="write_file", arguments=json.loads(raw)) if whole and depth < 200 else None
         return Answer(tool_calls=(call or ToolCall(id="1", name="write_file", raw=raw),))
 

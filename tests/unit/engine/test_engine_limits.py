@@ -1,4 +1,4 @@
-"""A budget lets no new trial start when it is used up, or when it cannot be enforced."""
+"""A budget lets no new trial start once it is used up, or if it cannot be enforced."""
 
 import math
 
@@ -76,7 +76,7 @@ def test_a_cost_limit_needs_prices_before_anything_runs():
 
 
 PAUSES = st.lists(st.tuples(st.integers(0, 30), st.integers(1, 50)), max_size=400)
-"""How long the loop ran, and how long it then stood still."""
+"""How long the loop ran, and how long it was then stuck."""
 
 
 def noted(pauses, stalls):
@@ -100,7 +100,7 @@ def test_spans_are_answered_as_by_looking_at_every_stall(pauses, start, length):
 
 
 @given(PAUSES, st.integers(0, 9000), st.integers(0, 9000))
-def test_what_is_no_longer_kept_is_never_taken_for_a_loop_that_ran(pauses, start, length):
+def test_a_time_that_is_no_longer_kept_is_not_taken_for_a_responsive_loop(pauses, start, length):
     stalls = Stalls(kept=64)
     end = start + length
     found = noted(pauses, stalls)

@@ -33,7 +33,7 @@ def whole(**fields):
 
 
 async def stuck(request):
-    """Answers after it has held up the loop for 80 ms."""
+    """Answers after holding up the loop for 80 ms."""
     await asyncio.sleep(0.02)
     time.sleep(0.08)  # noqa: ASYNC251 - the fault under test
     await asyncio.sleep(0.02)
@@ -186,7 +186,7 @@ async def test_a_wait_that_is_given_up_is_an_event_too():
 
 
 def stamped_by_the_kernel(**fields):
-    """Answers after it has held up the loop for 200 ms, with a last stamp from within that time."""
+    """Answers after holding up the loop for 200 ms, with a last timestamp from within that time."""
 
     async def respond(request):
         await asyncio.sleep(0.02)

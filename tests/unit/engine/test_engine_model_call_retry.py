@@ -12,12 +12,12 @@ REQUEST = ChatRequest(messages=(Message(role="user", content="hello"),))
 
 
 def failing(errors):
-    """Fails as it is told, then answers."""
+    """Fails as told, then answers."""
     return ScriptedChatModel([*errors, "hi"], name="openai/m")
 
 
 def limited(clock):
-    """Limits the rate for a minute."""
+    """Is rate limited for a minute."""
     return ScriptedChatModel(lambda _: error("rate_limit") if clock.now() < 61 else "hi", name="openai/m")
 
 

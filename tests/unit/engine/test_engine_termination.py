@@ -58,7 +58,7 @@ async def test_by_keyword_or_rule(tmp_path, condition, replies, lines, expected)
     assert record.judged.verdict is Verdict.PASSED
 
 
-async def test_the_authors_opening_is_no_reaction(tmp_path):
+async def test_the_authors_opening_is_not_a_reaction(tmp_path):
     told = scenario(
         ConversationConfig(max_turns=2, user_simulator=USER, termination_conditions=(SATISFIED,)),
         opening="Is it resolved? thank you",

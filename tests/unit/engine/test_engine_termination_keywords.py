@@ -50,7 +50,7 @@ def test_likeness():
 
 
 def test_long_replies_are_compared_in_bounded_time():
-    """Of 150 words in any order: looking for the longest common part again and again would take hours."""
+    """150 words in any order: searching for the longest common part again and again would take hours."""
     draw = random.Random(1)
     words, others = ([f"w{draw.randrange(150)}" for _ in range(60_000)] for _ in range(2))
     assert similarity(" ".join(words), " ".join(others)) < 0.9

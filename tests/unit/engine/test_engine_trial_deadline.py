@@ -1,4 +1,4 @@
-"""A whole trial with its deadline enforced, times and rubric included: the real agent and a scripted model."""
+"""A whole trial with an enforced deadline, including times and rubric: the real agent and a scripted model."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ REPLAYED = Spoiled(kind=SpoiledBy.NOT_LIVE, detail="no call was retried or lagge
 
 
 def told(*answers):
-    """An agent that answers each trial anew with (text, why its latency is spoiled)."""
+    """An agent that answers each attempt at the trial with (text, why its latency is spoiled)."""
     waiting = list(answers)
 
     def respond(turn, trial):

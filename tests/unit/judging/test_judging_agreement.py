@@ -1,4 +1,4 @@
-"""A judge's agreement with labels, against values known from elsewhere, brute force and scipy."""
+"""A judge's agreement with labels, compared with published values, brute force and scipy."""
 
 import itertools
 import math
@@ -42,7 +42,7 @@ def test_the_textbook_example():
 
 
 def test_the_same_accuracy_at_two_prevalences():
-    """60 of 100 agreed in both tables; kappa tells them apart: 0.1304 and 0.2593."""
+    """60 of 100 agree in both tables, but kappa differs: 0.1304 and 0.2593."""
     assert cohens_kappa(45, 15, 25, 15) == pytest.approx(0.1304, abs=5e-5)
     assert cohens_kappa(25, 35, 5, 35) == pytest.approx(0.2593, abs=5e-5)
 
@@ -60,7 +60,7 @@ def test_kappa_is_what_pairing_everything_gives(a, b, c, d):
 
 @given(COUNTS, COUNTS, COUNTS, COUNTS)
 def test_the_interval_is_that_of_the_delta_method_done_numerically(a, b, c, d):
-    """The variance of a smooth function of multinomial shares, with its gradient by differences."""
+    """The variance of a smooth function of multinomial shares, with its gradient from finite differences."""
     bounds = kappa_interval(a, b, c, d)
     if bounds is None:
         return
@@ -129,6 +129,6 @@ def test_perfect_agreement_has_a_kappa_and_no_interval_that_would_look_certain()
     ],
 )
 def test_the_bars(counts, bars, said):
-    """What cannot be known comes up to no bar."""
+    """What cannot be known meets no threshold."""
     found = shortfall(agreement(cases(*counts)), CalibrationConfig(**bars))
     assert (found is None) if said is None else (found is not None and said in found), found

@@ -1,4 +1,4 @@
-"""A schema that somebody else wrote is compared with a value in bounded time, and fetches nothing."""
+"""Checking a value against somebody else's schema takes bounded time and fetches nothing."""
 
 from __future__ import annotations
 

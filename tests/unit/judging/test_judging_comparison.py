@@ -27,7 +27,7 @@ stats = Late("scipy.stats")
 
 steady = settings(derandomize=True, database=None)
 RATES = (1.0,) * 4 + (0.95,) * 3 + (0.8,) * 3 + (0.5,) * 2
-"""The scenarios of a suite as they are: some always pass, some hardly."""
+"""A realistic suite: some scenarios always pass, some hardly ever."""
 
 
 def pair(a: tuple[int, int], b: tuple[int, int], scenario_id: str = "s") -> Pair:
@@ -185,7 +185,7 @@ def test_the_suite_interval_covers_the_difference():
 
 
 @pytest.mark.parametrize(("a", "b"), [((50, 100), (60, 100)), ((90, 100), (50, 100)), ((100, 100), (80, 100))])
-def test_so_many_trials_tell_the_difference(a: tuple[int, int], b: tuple[int, int]):
+def test_the_computed_number_of_trials_detects_the_difference(a: tuple[int, int], b: tuple[int, int]):
     n = trials_to_tell([pair(a, b)])
 
     def power(n: int) -> float:

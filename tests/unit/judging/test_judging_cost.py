@@ -1,4 +1,4 @@
-"""Tokens and cost are counted, and what is not known stays unknown."""
+"""Tokens and cost are counted, and what is unknown stays unknown."""
 
 import msgspec
 import pytest

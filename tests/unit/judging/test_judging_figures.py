@@ -1,4 +1,4 @@
-"""Figures of scenarios, targets and suites, against values worked out by other means."""
+"""Figures of scenarios, targets and suites, compared with values computed by other means."""
 
 import math
 import random
@@ -170,7 +170,7 @@ def test_the_fewest_scenarios_of_a_percentile():
 
 
 def test_one_value_a_scenario_is_a_sample_of_scenarios():
-    """Then shares are 0 or 1, where the bounds of the mean are those of Clopper and Pearson."""
+    """Shares are then 0 or 1, and the bounds of the mean equal those of Clopper and Pearson."""
     values = [float(at) for at in range(1, 41)]
     found = suite_percentile([[value] for value in values], 0.5)
     assert found.value == 20.0
@@ -182,7 +182,7 @@ def test_one_value_a_scenario_is_a_sample_of_scenarios():
 
 @pytest.mark.no_cover
 def test_the_clustered_percentile_covers_where_pooling_does_not():
-    """Scenarios differ and their trials do not: the true median over scenarios is that of their own levels."""
+    """Scenarios differ but their trials do not: the true median is that of the scenarios' own levels."""
     missed = Counter()
     for seed in range(60):
         drawn = random.Random(seed)

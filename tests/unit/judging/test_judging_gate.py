@@ -39,7 +39,7 @@ def test_a_significant_drop_fails_and_names_the_scenario():
     assert result.violations[0].place.line == 3
 
 
-def test_better_is_no_drop():
+def test_an_improvement_is_not_a_drop():
     assert gate(side(sample("a", 0, 20)), side(sample("a", 20))).exit_code is ExitCode.PASSED
 
 
@@ -92,10 +92,10 @@ def test_a_baseline_that_is_old_or_of_unknown_age_is_stale(started_at):
     assert (result.exit_code, rules(result)) == (ExitCode.FAILED, [Rule.STALE_BASELINE])
 
 
-def test_an_empty_baseline_is_no_usable_one():
+def test_an_empty_baseline_is_not_usable():
     empty = side(sample("a", 0, undecided=20))
     assert gate(empty, side(sample("a", 20))).exit_code is ExitCode.USAGE
-    # Switched off there is still nothing to compare with.
+    # With the rule switched off, there is still nothing to compare with.
     off = gate(empty, side(sample("a", 20)), ignore=ABSOLUTE)
     assert (off.exit_code, off.doubts[0].kind) == (ExitCode.UNDECIDED, "nothing_to_compare")
 
@@ -105,24 +105,24 @@ def test_nothing_passes_when_everything_is_switched_off_and_nothing_was_compared
     assert (result.exit_code, result.doubts[0].kind) == (ExitCode.UNDECIDED, "nothing_to_compare")
 
 
-def test_too_few_trials_are_no_pass():
+def test_too_few_trials_do_not_pass():
     result = gate(side(sample("a", 1)), side(sample("a", 1)))
     assert (result.exit_code, result.doubts[0].kind) == (ExitCode.UNDECIDED, "too_few_trials")
 
 
-def test_a_scenario_without_a_decided_trial_is_no_pass():
+def test_a_scenario_without_a_decided_trial_does_not_pass():
     result = gate(side(sample("a", 20), sample("b", 20)), side(sample("a", 20), sample("b", 0, undecided=20)))
     assert result.exit_code is ExitCode.UNDECIDED
     assert (result.doubts[0].kind, result.doubts[0].units) == ("no_decided_trial", ("b",))
 
 
-def test_a_run_that_is_not_finished_is_no_pass():
+def test_an_unfinished_run_does_not_pass():
     result = gate(side(sample("a", 20)), side(sample("a", 20), finished=False))
     assert (result.exit_code, result.doubts[0].kind) == (ExitCode.UNDECIDED, "unfinished")
 
 
 def test_undecided_trials_hide_no_drop():
-    # Nine passes and 91 outages are no rate of 1.
+    # Nine passes and 91 outages do not make a rate of 1.
     result = gate(side(sample("a", 100)), side(sample("a", 9, undecided=91)))
     assert (result.exit_code, result.doubts[0].kind) == (ExitCode.UNDECIDED, "undecided_trials")
     assert gate(side(sample("a", 90, undecided=10)), side(sample("a", 90, undecided=10))).exit_code is ExitCode.PASSED

@@ -133,7 +133,7 @@ def test_code_shows_its_exit_code_and_output():
     assert pieces == {"how the step ended": '{"exit_code": 3, "stderr": "bad"}', "standard output": "out"}
 
 
-def test_calls_of_services_are_shown_also_where_no_action_tells_of_them():
+def test_service_calls_are_shown_even_if_no_action_mentions_them():
     called = ServiceCalled(at_ms=1.0, service="orders", method="refund", input={"id": 17}, error="no such order")
     result = ExecutionResult(reply="Nothing done.", service_calls=(called,))
     assert (

@@ -28,7 +28,7 @@ def test_a_difference_is_found_with_its_interval():
     assert [(change.unit, change.kind) for change in each.changes] == [("s", "regression")]
 
 
-def test_what_could_be_chance_is_a_flip_and_says_what_would_tell():
+def test_what_could_be_chance_is_a_flip_and_says_how_many_trials_would_tell():
     (each,) = compare([sample("s", 1)], [sample("s", 0, 1)]).comparisons
     assert each.finding == "cannot_tell"
     assert [change.kind for change in each.changes] == ["flip"]
@@ -43,7 +43,7 @@ def test_a_fix_and_its_two_trials():
     assert change.kind == "fix"
     assert change.a is not None
     assert change.b is not None
-    # Trial 1 failed on the one side and passed on the other.
+    # Trial 1 failed on one side and passed on the other.
     assert (change.a.trial, change.a.verdict, change.b.trial, change.b.verdict) == (1, "failed", 1, "passed")
 
 
@@ -113,7 +113,7 @@ def times(*values: float):
 
 
 def test_times_are_compared_in_the_same_mix():
-    # B has many more trials of the slow scenario; pooled as they are, it would look slower.
+    # B has many more trials of the slow scenario; if all were pooled, it would look slower.
     a = [sample("fast", 10, **times(*[100.0] * 10)), sample("slow", 10, **times(*[900.0] * 10))]
     b = [sample("fast", 10, **times(*[100.0] * 10)), sample("slow", 50, **times(*[900.0] * 50))]
     (each,) = compare(a, b).comparisons

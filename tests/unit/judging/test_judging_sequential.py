@@ -35,7 +35,7 @@ def run(required: float, rate: float, seed: int, ceiling: int = 100) -> Sequenti
 
 
 def chance_to_say(wanted: Decision, required: float, rate: float, alpha: float, ceiling: int) -> float:
-    """The exact chance to have said it at any time up to the ceiling, over all orders of outcomes."""
+    """The exact probability of that decision at any time up to the ceiling, over all orders of outcomes."""
     alive, said = {0: 1.0}, 0.0
     for trial in range(1, ceiling + 1):
         after: dict[int, float] = {}
@@ -54,7 +54,7 @@ def chance_to_say(wanted: Decision, required: float, rate: float, alpha: float, 
 
 @pytest.mark.parametrize(("required", "alpha"), [(0.5, 0.05), (0.8, 0.1), (0.95, 0.05)])
 def test_the_error_rate_holds_at_every_stopping_time(required: float, alpha: float):
-    """Exact over 120 looks, at the rate that is hardest to tell on either side."""
+    """Exact over 120 looks, at the rate that is hardest to decide on either side."""
     assert 0 < chance_to_say(Decision.FAILED, required, required, alpha, 120) <= alpha
     assert 0 < chance_to_say(Decision.PASSED, required, required - 1e-9, alpha, 120) <= alpha
 
@@ -118,7 +118,7 @@ def test_the_ceiling_decides_nothing():
         test.add(True)
 
 
-def test_a_trial_without_a_verdict_speaks_for_neither():
+def test_a_trial_without_a_verdict_counts_for_neither_side():
     outage = SequentialTest(0.5, ceiling=200)
     for _ in range(200):
         outage.add(None)
@@ -137,7 +137,7 @@ def test_a_trial_without_a_verdict_speaks_for_neither():
 @pytest.mark.parametrize(
     ("required", "ceiling", "alpha"), [(0, 10, 0.05), (1.1, 10, 0.05), (0.9, 0, 0.05), (0.9, 10, 0)]
 )
-def test_a_test_that_cannot_be_meant(required: float, ceiling: int, alpha: float):
+def test_a_test_that_makes_no_sense_is_refused(required: float, ceiling: int, alpha: float):
     with pytest.raises(ValueError, match="expected"):
         SequentialTest(required, ceiling=ceiling, alpha=alpha)
 
@@ -222,7 +222,7 @@ def test_trials_enter_in_planned_order_whatever_finishes_first(order: list[int],
 
 
 def test_slow_failures_do_not_make_a_pass():
-    """Of a rate below the required one: by completion the quick passes alone would have decided it."""
+    """The rate is below the required one: in order of completion, the quick passes alone would have decided it."""
     test = SequentialTest(0.5, ceiling=100)
     decisions = Decisions({"s": test})
     for index in range(100):
@@ -235,7 +235,7 @@ def test_slow_failures_do_not_make_a_pass():
     assert test.decision is Decision.FAILED
 
 
-def test_what_finished_after_a_gap_is_no_part_of_the_estimate():
+def test_what_finished_after_a_gap_is_not_part_of_the_estimate():
     verdicts = {0: Verdict.PASSED, 1: Verdict.ERROR, 2: Verdict.FAILED, 4: Verdict.PASSED, 5: Verdict.PASSED}
     assert tries_in_order(verdicts) == (1, 2)
     assert tries_in_order({1: Verdict.PASSED}) == (0, 0)
@@ -250,7 +250,7 @@ def test_the_fewest_passes(required: float, alpha: float):
     assert fewest_passes(1.0, alpha) is None
 
 
-def test_outages_that_prefer_failures_do_not_raise_the_error_rate():
+def test_outages_that_hit_failures_do_not_raise_the_error_rate():
     """The true rate is below the required one, and half of all failures are lost in an outage."""
     passed, skipped = 0, 0
     for seed in range(300):

@@ -92,7 +92,7 @@ def test_zero_failures_bound_the_failure_rate():
 
 @steady
 @given(st.floats(0.002, 0.9), st.sampled_from([0.5, 0.9, 0.95, 0.99]), st.integers(0, 4))
-def test_the_wished_bound_takes_so_many_trials_and_not_one_less(bound: float, confidence: float, failures: int):
+def test_the_wanted_bound_takes_exactly_that_many_trials(bound: float, confidence: float, failures: int):
     n = trials_for_bound(bound, confidence, failures=failures)
     assert failure_rate_bound(failures, n, confidence) <= bound
     assert n - 1 <= failures or failure_rate_bound(failures, n - 1, confidence) > bound
@@ -148,11 +148,11 @@ def test_order_statistics_cover_by_the_binomial(n: int, q: float, confidence: fl
         assert 1 - q**n - (1 - q) ** n < confidence
         return
     low, high = int(seen.low), int(seen.high)
-    # The r-th smallest of uniform draws is at most q when at least r of them are.
+    # The r-th smallest of uniform draws is at most q if at least r of them are.
     coverage = stats.binom.cdf(high - 1, n, q) - stats.binom.cdf(low - 1, n, q)
     assert coverage == pytest.approx(seen.coverage, abs=1e-9)
     assert coverage >= confidence - 1e-9
-    lows = np.arange(1, n - (high - low) + 2)  # the highest has to be one of the n
+    lows = np.arange(1, n - (high - low) + 2)  # the upper one has to be one of the n
     shorter = stats.binom.cdf(lows + high - low - 2, n, q) - stats.binom.cdf(lows - 1, n, q)
     assert shorter.max() < confidence
 
@@ -207,7 +207,7 @@ def test_a_suite_counts_scenarios_and_not_trials():
 )
 @pytest.mark.no_cover
 def test_the_suite_interval_covers_the_mean_of_the_kind_of_scenario(population, mean):
-    """Also where an interval from the variance between scenarios, or from all trials as one, does not."""
+    """Even where an interval from the variance between scenarios, or from all trials pooled, does not."""
     drawn, runs, trials, missed, missed_as_one = random.Random(7), 150, 5, 0, 0
     for _ in range(runs):
         rates = [population(drawn) for _ in range(10)]

@@ -42,7 +42,7 @@ def judge(*evaluations, strategy="all_pass", errors=(), latency=None, **more):
 
 
 def test_outcomes_over_every_combination():
-    """Two invariants and a latency: safe only when both held, unsafe when one is known not to have."""
+    """Two invariants and a latency: safe only if both held, unsafe if one is known not to have held."""
     found, expected = {}, {}
     for one, two, tier in itertools.product(Verdict, Verdict, [*LatencyTier, None]):
         key = (one, two, tier)
@@ -86,7 +86,7 @@ def test_an_undecided_invariant_is_never_a_pass(strategy, undecided):
 
 
 def test_an_error_of_a_phase_over_every_strategy_and_check():
-    """With an error only an all_pass that already failed is decided."""
+    """With an error, only an all_pass that has already failed is decided."""
     found = {
         (strategy, verdict): judge(check(verdict), strategy=strategy, errors=("run: refused", "later")).verdict
         for strategy in ("all_pass", "any_pass", "majority_pass", "weighted")
@@ -125,7 +125,7 @@ def test_a_disturbed_latency_is_graded_when_its_budget_could_be_and_else_says_wh
     assert judged.latency_spoiled == ()
 
 
-def test_an_answer_of_which_nobody_knows_what_it_would_have_been_keeps_a_trial_from_passing():
+def test_an_answer_whose_outcome_is_unknown_keeps_a_trial_from_passing():
     judged = judge(check(P), strategy="any_pass", undecided=["cut off by our limit"])
     assert (judged.verdict, judged.reason) == (Verdict.INCONCLUSIVE, "cut off by our limit")
     assert judge(check(F), undecided=["cut off by our limit"]).verdict is Verdict.FAILED

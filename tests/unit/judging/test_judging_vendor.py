@@ -18,7 +18,7 @@ from steadyhand.judging.vendor import same_vendor
         ("azure/gpt4-eu", "openai/GPT-5"),
     ],
 )
-def test_models_of_one_house(judge: str, model: str):
+def test_models_of_the_same_vendor(judge: str, model: str):
     assert same_vendor(judge, model)
 
 
@@ -36,5 +36,5 @@ def test_models_of_one_house(judge: str, model: str):
         ("replay/tapes/one", "replay/tapes/two"),
     ],
 )
-def test_models_of_different_houses(judge: str, model: str):
+def test_models_of_different_vendors(judge: str, model: str):
     assert not same_vendor(judge, model)

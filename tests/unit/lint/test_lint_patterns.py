@@ -1,4 +1,4 @@
-"""The tokenizer keeps apart what stands for itself and what does not."""
+"""The tokenizer distinguishes literals from everything else."""
 
 from __future__ import annotations
 

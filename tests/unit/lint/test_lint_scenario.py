@@ -1,4 +1,4 @@
-"""Each defect is found in a scenario crafted to have it, and a sound scenario is left alone."""
+"""Each defect is found in a scenario crafted to have it, and a sound scenario has no findings."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_a_sound_pattern_is_left_alone(pattern: str) -> None:
     assert codes(scenario(check("regex", pattern))) == []
 
 
-def test_an_inflected_whole_word_is_no_stem() -> None:
+def test_an_inflected_whole_word_is_not_a_stem() -> None:
     good = ("The lab was activated and the team informed.", "It has been activated, aspirin given.")
     assert (
         codes(scenario(check("regex", r"\b(?:activate|team|aspirin)\b"), good=good, expected="Get the team activated"))

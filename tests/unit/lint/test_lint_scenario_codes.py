@@ -1,4 +1,4 @@
-"""The codes of lint: all listed, all documented, and switched off where a file says so."""
+"""The lint codes: all listed, all documented, and switched off where a file says so."""
 
 from __future__ import annotations
 

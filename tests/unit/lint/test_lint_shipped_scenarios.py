@@ -124,7 +124,7 @@ def test_every_invariant_is_violated_by_some_bad_answer(name: str) -> None:
 
 
 def evasions(case: dict[str, Any]) -> Iterator[str]:
-    """Answers that name the right act without ordering it, and answers that say nothing."""
+    """Answers that mention the right action without ordering it, and answers that say nothing."""
     act = case["expected_action"]
     act = act[0].lower() + act[1:]
     yield f"There is no need to {act}."

@@ -1,4 +1,4 @@
-"""The plugin in projects of its own, as a user's pytest runs it."""
+"""The plugin in separate projects, as a user's pytest runs it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ rules:
 """
 SAYS_REFUND = "{type: string_contains, value: refund}"
 CALLS_REFUND = "{type: trajectory_contains_action, action: refund}"
-# Plugins of other packages, one of which imports a whole client library.
+# Other packages' plugins, one of which imports a whole client library.
 _NOT_OURS = ("asyncio", "hypothesispytest", "anyio", "pytest_cov", "platformdirs", "langsmith_plugin")
 PLAIN = tuple(word for name in _NOT_OURS for word in ("-p", f"no:{name}"))
 RECORDS = ".steadyhand/runs/*.sqlite"

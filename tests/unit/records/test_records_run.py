@@ -1,4 +1,4 @@
-"""What was told several times of the same trial: actions are counted once."""
+"""What was reported several times for the same trial: actions are counted once."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def did(id_: str, source: str = "reported", *, agent: str | None = None, turn: i
         ([did("w", "witnessed"), did("r", number="A-2")], ["w", "r"]),
     ],
 )
-def test_an_action_that_several_tell_of_was_done_as_often_as_the_one_that_tells_of_most(events, kept):
+def test_an_action_with_several_sources_counts_as_often_as_the_source_that_has_most(events, kept):
     assert [event.id for event in without_repeated_actions(events)] == kept
 
 

@@ -1,4 +1,4 @@
-"""What is shown of a comparison and of a gate. What agents say in it is data, wherever it is shown."""
+"""How comparisons and gates are shown. What agents say is data, wherever it is shown."""
 
 import re
 from datetime import UTC, datetime

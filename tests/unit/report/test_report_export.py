@@ -1,4 +1,4 @@
-"""Exported tables: the columns that the documentation lists, values that read back, and flat memory."""
+"""Exported tables: the columns that the documentation lists, values that read back, and constant memory."""
 
 import csv
 import importlib.util

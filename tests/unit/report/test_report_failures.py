@@ -1,4 +1,4 @@
-"""Blocks of trials that failed alike, nothing said twice, and transcripts with what was done."""
+"""Blocks of trials that failed in the same way, without repetition, and transcripts with what was done."""
 
 from pathlib import Path
 

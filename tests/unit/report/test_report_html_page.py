@@ -1,4 +1,4 @@
-"""The HTML report as a file: what is in it, and how large it gets."""
+"""The HTML report as a file: what it contains, and how large it gets."""
 
 from __future__ import annotations
 

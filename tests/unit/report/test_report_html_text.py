@@ -1,4 +1,4 @@
-"""Text of others in a page: shown, and nothing else."""
+"""Other people's text in a page is shown, and does nothing else."""
 
 from __future__ import annotations
 

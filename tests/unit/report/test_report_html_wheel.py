@@ -1,4 +1,4 @@
-"""What a page is made of has to be in the wheel."""
+"""The wheel has to contain everything that a page is made of."""
 
 from __future__ import annotations
 

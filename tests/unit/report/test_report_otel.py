@@ -1,4 +1,4 @@
-"""Trials as traces: what is sent, read back with our own receiver's reader, and what happens when nobody takes it."""
+"""Trials as traces: what is sent, read back with our own receiver, and what happens if nobody accepts it."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_where_traces_go(url, variables, expected, headers):
     assert target_of(url, variables) == OtelEndpoint(url=expected, headers=headers)
 
 
-def test_what_is_no_url_is_refused():
+def test_an_invalid_url_is_refused():
     with pytest.raises(SetupError, match="--otel: 'ftp://x/v1/traces' is not a URL"):
         target_of("ftp://x", {})
 

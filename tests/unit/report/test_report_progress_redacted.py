@@ -1,4 +1,4 @@
-"""Progress shows no secrets, and is otherwise what it was."""
+"""Progress shows no secrets, and is otherwise unchanged."""
 
 import io
 
@@ -11,7 +11,7 @@ CANARY = "canary-Zq7f93kd02mmx81"
 MASK = "*" * len(CANARY)
 
 
-def test_a_canary_in_a_key_a_name_and_a_note_is_blotted_out():
+def test_a_canary_in_a_key_a_name_and_a_note_is_redacted():
     class Kept(PlainProgress):
         def trial_started(self, key, name):
             self.started = (key, name)

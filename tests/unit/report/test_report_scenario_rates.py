@@ -1,4 +1,4 @@
-"""Reports of scenarios that were tried several times, and of matrices."""
+"""Reports on scenarios that were run several times, and on matrices."""
 
 import itertools
 import json

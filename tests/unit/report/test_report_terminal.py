@@ -67,7 +67,7 @@ def test_a_run_in_which_everything_passed():
         (Finish(reason=FinishReason.REFUSAL, raw="refusal"), "refusal"),
     ],
 )
-def test_what_is_no_plain_end_is_shown_in_the_table(finish, shown):
+def test_an_unusual_ending_is_shown_in_the_table(finish, shown):
     events = tuple(
         msgspec.structs.replace(each, finish=finish) if isinstance(each, ModelCalled) else each for each in SAFE.events
     )

@@ -67,7 +67,7 @@ def test_includes(found: Any, expected: Any, held: bool) -> None:
 
 
 class Odd:
-    """Compares with nothing, as an array of numbers does."""
+    """Cannot be compared with anything, like an array of numbers."""
 
     def __eq__(self, other: object) -> bool:
         raise ValueError("ambiguous")

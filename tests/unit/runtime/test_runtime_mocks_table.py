@@ -1,4 +1,4 @@
-"""The table of mocks, with the real JavaScript sandbox and a clock that only moves when told."""
+"""The table of mocks, with the real JavaScript sandbox and a clock that moves only when told to."""
 
 import asyncio
 import contextlib
@@ -17,7 +17,7 @@ from steadyhand.runtime.mocks import MockCall, MockTable
 
 
 class Clock:
-    """Sleeping moves it on at once, and is noted."""
+    """Sleeping advances it at once, and is noted."""
 
     def __init__(self) -> None:
         self.time = 0.0

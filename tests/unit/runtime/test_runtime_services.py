@@ -18,7 +18,7 @@ LIST = Mock(service="github", method="listIssues", place=HERE, response=[{"id": 
 
 
 class Weather:
-    """Counts its lives."""
+    """Logs when it is started and stopped."""
 
     def __init__(self) -> None:
         self.log: list[str] = []

@@ -72,7 +72,7 @@ def catalogue():
 
 @pytest.fixture
 def load_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Load text, or bytes, as `file.yaml` of the current directory."""
+    """Loads text, or bytes, as `file.yaml` in the current directory."""
     monkeypatch.chdir(tmp_path)
 
     def run(content: str | bytes, name: str = "file.yaml") -> Loaded:

@@ -71,7 +71,7 @@ def test_mistakes_of_a_script(given, found, load_text):
 
 
 @pytest.mark.parametrize("entry", ["", 5, None, {"say": ""}])
-def test_an_entry_that_is_no_text_is_an_error_at_its_place(entry, load_text):
+def test_an_entry_that_is_not_text_is_an_error_at_its_place(entry, load_text):
     (problem, *_) = load_text(changed(AGENT, TURN, {"script": ["a", entry]})).errors
     assert problem.place.path.startswith(f"{HERE}.script[1]")
 

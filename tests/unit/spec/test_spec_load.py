@@ -74,7 +74,7 @@ def test_globs_files_and_doubles(tree):
     assert ids("s/b.yaml", "s", "./s/a.yaml") == ["b", "a", "c"]
 
 
-def test_what_stands_for_nothing(tree):
+def test_paths_that_lead_to_no_scenario(tree):
     tree({"empty/readme.md": "", "other/values.yaml": "replicas: 2\n", "s/a.yaml": agent()})
     assert codes("nowhere.yaml") == ["missing-file"]
     assert codes("empty") == ["no-scenarios"]
@@ -297,7 +297,7 @@ def test_rubric_mistakes(old, new, line, code, load_text):
 
 
 def test_public_rubrics_load(load_text):
-    """They carry a version, a domain and classes of failure, and some dimensions have no anchors."""
+    """They have a version, a domain and failure classes, and some dimensions have no anchors."""
     public = RUBRIC.replace("    anchors: {0.5: so so}\n", "").replace(
         "dimensions:", 'version: "1.0"\ndomain: clinical\ndescription: d\ndimensions:'
     )
@@ -333,7 +333,7 @@ def test_environments_come_from_outside(tree):
 
 
 @pytest.mark.parametrize("kind", ["pipe", "loop", "nowhere"])
-def test_what_is_no_file_is_reported_and_hides_nothing(tmp_path, monkeypatch, kind):
+def test_something_other_than_a_file_is_reported_and_hides_nothing(tmp_path, monkeypatch, kind):
     monkeypatch.chdir(tmp_path)
     odd = tmp_path / "odd.yaml"
     if kind == "pipe":

@@ -1,4 +1,4 @@
-"""What a mock says of its parameters is checked when it is loaded: an agent is shown it as it stands."""
+"""What a mock says about its parameters is checked at load time: agents are shown it as it is."""
 
 import pytest
 
@@ -33,7 +33,7 @@ def test_a_schema_and_a_description_are_kept(tmp_path, monkeypatch):
         ("{type: object, anyOf: [{patternProperties: {'(a{999}){999}': {}}}]}", "bad regular expression .*too large"),
     ],
 )
-def test_what_is_no_schema_of_an_object_is_an_error(tmp_path, monkeypatch, parameters, said):
+def test_a_schema_of_anything_but_an_object_is_an_error(tmp_path, monkeypatch, parameters, said):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(FileError, match=said) as error:
         Project(tmp_path).one(SCENARIO.format(parameters=parameters))

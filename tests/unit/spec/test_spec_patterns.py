@@ -45,7 +45,7 @@ def test_whether_it_matches_everything(pattern, always):
 
 
 def test_whatever_is_accepted_compiles_with_the_module_that_runs_it():
-    """The quick way must never accept what the real one refuses."""
+    """The shortcut must never accept what the real check refuses."""
     chance = random.Random(5)
     text = r"(?i) (?<= (?: (?! ( ) a b 0 . | * + ? {2} {1,} {,2} \b \d \. [a-z] [^0-9,] [+*] [z-a] ^ $ ?? - #"
     atoms = text.split()
@@ -61,7 +61,7 @@ def test_whatever_is_accepted_compiles_with_the_module_that_runs_it():
 
 
 def test_a_pattern_is_read_in_the_spelling_it_is_searched_with():
-    """`[e-é]` is a range; decomposed it is another one, and backwards it is an error in either spelling."""
+    """`[e-é]` is a range; decomposed it is a different one, and reversed it is an error in either spelling."""
     assert inspect_pattern("[e-e\u0301]").error is None
     assert inspect_pattern("[\u0300-e\u0301]").error is not None
 

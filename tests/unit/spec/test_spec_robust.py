@@ -1,4 +1,4 @@
-"""Whatever stands in a file, loading it gives located problems and never an exception."""
+"""Whatever a file contains, loading it reports located problems and never raises."""
 
 import copy
 import json

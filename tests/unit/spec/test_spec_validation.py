@@ -1,4 +1,4 @@
-"""A file of ten mistakes reports exactly ten, each on its line, with the way out."""
+"""A file with ten mistakes reports exactly ten, each with its line and how to fix it."""
 
 from steadyhand.records.location import Problem
 

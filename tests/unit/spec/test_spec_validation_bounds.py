@@ -1,4 +1,4 @@
-"""Every bound, enumeration and default of both formats, at its edge."""
+"""Every limit, enumeration and default of both formats, at its edge."""
 
 import copy
 import json

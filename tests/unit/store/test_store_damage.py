@@ -1,4 +1,4 @@
-"""What a run record goes through: a killed process, a full disk, a damaged or foreign file."""
+"""What can happen to a run record: a killed process, a full disk, a damaged or foreign file."""
 
 import signal
 import sqlite3
@@ -188,7 +188,7 @@ def test_one_trial_that_cannot_be_read_hides_no_other_and_is_an_error_to_be_done
 
 
 def test_damaged_anywhere_is_never_read_as_something_else(record):
-    """Every page overwritten in turn: of each trial either an error, or exactly what was written."""
+    """Every page overwritten in turn: each trial is either an error or exactly what was written."""
     content = record.read_bytes()
     expected = [typical(index) for index in range(200)]
     errors = 0
@@ -219,7 +219,7 @@ def test_a_record_without_header(record):
 
 
 def test_a_process_killed_while_it_creates_the_record_leaves_one_that_was_never_begun(tmp_path):
-    """What SQLite has to undo, it undoes for us though we only read."""
+    """What SQLite has to undo, it undoes for us even though we only read."""
     path = tmp_path / "20261116-104455-3f9a.sqlite"
     process = start(
         """

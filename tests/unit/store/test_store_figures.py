@@ -1,4 +1,4 @@
-"""The short way through a record must tell what the long one tells."""
+"""The quick way of reading a record must give the same results as the slow one."""
 
 from pathlib import Path
 

@@ -1,7 +1,7 @@
-"""Records that older versions wrote are still opened and read in full: one is kept for each version of the format.
+"""Records that older versions wrote can still be opened and read in full: one is kept for each version of the format.
 
 `records/format-N.sqlite` was written by a version with format N, which ran the examples; `records/format-N.json` is
-what it says of each trial. Formats 1 and 2 were never released.
+what it says about each trial. Formats 1 and 2 were never released.
 """
 
 import json
@@ -32,7 +32,7 @@ def record(version, tmp_path):
 
 
 def said_of(trial):
-    """What every version must read alike."""
+    """What every version must read in the same way."""
     judged = trial.judged
     return {
         "key": str(trial.key),

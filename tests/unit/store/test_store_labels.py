@@ -1,4 +1,4 @@
-"""Labels files: written, appended to, read again, and refused by line."""
+"""Label files: written, appended to, read back, and refused with the line at fault."""
 
 import csv
 import io
@@ -115,7 +115,7 @@ def test_bad_rows_of_a_csv_file(tmp_path):
 
 
 def test_a_file_as_a_spreadsheet_saves_it(tmp_path):
-    """With a byte order mark, other line ends, and the words in capitals."""
+    """With a byte order mark, other line endings, and words in capitals."""
     file = tmp_path / "labels.csv"
     file.write_bytes("\ufeffrun,scenario,trial,check,label\r\nr,s,0,c,PASS\r\nr,s,1,c,Fail \r\n".encode())
     assert [label.label for label in read_labels(file)] == ["pass", "fail"]

@@ -85,7 +85,7 @@ def test_a_killed_writer_lets_go(tmp_path):
 
 
 def test_a_plan_in_any_order_is_kept(tmp_path):
-    """Also one whose trials of a scenario do not follow each other."""
+    """Even one in which the trials of a scenario are not consecutive."""
     keys = [TrialKey(scenario_id=name, index=index) for index in (2, 0, 5) for name in ("a", "b")]
     plan = [PlanEntry(key=key, seed=0, digest="d") for key in keys]
     trials = [msgspec.structs.replace(typical(0), key=key) for key in keys]

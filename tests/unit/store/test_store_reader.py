@@ -82,7 +82,7 @@ def test_no_runs_at_all(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["pipe", "loop"])
-def test_what_is_no_file_neither_hides_nor_holds_up_the_others(runs, kind):
+def test_something_other_than_a_file_neither_hides_nor_blocks_the_others(runs, kind):
     odd = runs / "99999999-999999-odd.sqlite"
     if kind == "pipe":
         os.mkfifo(odd)

@@ -15,8 +15,8 @@ from steadyhand.store.writer import RunWriter
 from support.sample_trials import HEADER
 
 SHAPE = "59d305e6aafc"
-"""Of format 3. A field that was added at the end, with a default, or a kind of event that was added gives a new digest
-for the same format; anything else is a new format."""
+"""The digest of format 3. A field added at the end with a default, or an added kind of event, gives a new digest for
+the same format; anything else is a new format."""
 
 
 def shape_of(kind: type) -> list[str]:

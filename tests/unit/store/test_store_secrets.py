@@ -1,4 +1,4 @@
-"""A planted canary does not get into the record's file, nor into any report that is made from it."""
+"""A planted canary gets neither into the record's file nor into any report made from it."""
 
 import msgspec
 import pytest
@@ -23,7 +23,7 @@ REDACTOR = Redactor([CANARY])
 
 
 def planted(index: int) -> TrialRecord:
-    """A failed trial with the canary wherever a text can stand."""
+    """A failed trial with the canary in every place that can hold text."""
     trial = typical(index, Verdict.FAILED)
     judged = msgspec.structs.replace(trial.judged, reason=f"it said {CANARY}")
     evaluation = msgspec.structs.replace(trial.evaluations[0], message=f"found {CANARY}", figures={"got": [CANARY]})

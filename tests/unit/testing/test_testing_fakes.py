@@ -1,4 +1,4 @@
-"""The model that says what it is told, the clock to set, the sink that remembers, and the names that are public."""
+"""The model that says what it is told, the settable clock, the sink that remembers, and the public names."""
 
 from __future__ import annotations
 

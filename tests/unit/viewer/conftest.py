@@ -10,7 +10,7 @@ from support.viewing import Viewing, two_runs
 
 @pytest.fixture
 def stranger(tmp_path: Path) -> Iterator[Viewing]:
-    """A viewer of two runs, and somebody who has no link."""
+    """A viewer of two runs, and a client that has no link."""
     two_runs(tmp_path)
     found = Viewing(tmp_path)
     yield found
@@ -19,6 +19,6 @@ def stranger(tmp_path: Path) -> Iterator[Viewing]:
 
 @pytest.fixture
 def viewing(stranger: Viewing) -> Viewing:
-    """The same for somebody who followed the link."""
+    """The same for a client that followed the link."""
     stranger.enter()
     return stranger

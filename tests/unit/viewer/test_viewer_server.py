@@ -1,4 +1,4 @@
-"""Who the viewer answers: nobody without the link, and no page of another origin."""
+"""Whom the viewer answers: nobody without the link, and no page of another origin."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_nothing_is_logged(viewing, capfd):
     ],
 )
 def test_another_name_for_this_machine_is_refused(viewing, host):
-    """DNS rebinding: the browser thinks that it talks to the attacker's own host."""
+    """DNS rebinding: the browser thinks that it is talking to the attacker's own host."""
     answer = viewing.get("/", Host=host.format(port=viewing.server.server_port))
     assert answer.status == 421
     assert FIRST not in answer.text

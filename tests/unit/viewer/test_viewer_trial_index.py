@@ -1,4 +1,4 @@
-"""The side index: the same trials, verdicts and rates as the record has."""
+"""The side index has the same trials, verdicts and rates as the record."""
 
 from __future__ import annotations
 

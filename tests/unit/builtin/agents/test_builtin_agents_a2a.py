@@ -1,4 +1,4 @@
-"""The `a2a` agent, against a real agent of the official SDK on loopback."""
+"""The `a2a` agent, against a real agent built with the official SDK on loopback."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ async def test_a_rejection_is_graded_as_a_refusal(tmp_path: Path) -> None:
 
 
 async def test_an_agent_that_answers_before_it_is_done_is_waited_for(tmp_path: Path) -> None:
-    """A server may answer with a task that is still at work."""
+    """A server may answer with a task that is still in progress."""
     asked = 0
 
     async def handle(request: web.Request) -> web.Response:
@@ -299,7 +299,7 @@ async def test_a_card_does_not_lead_a_key_to_another_server(tmp_path: Path) -> N
         ({"status": 200, "text": '{"name": "x"}'}, "its card offers none; expected JSONRPC or"),
     ],
 )
-async def test_what_is_no_agent(tmp_path: Path, answer: dict[str, Any], reason: str) -> None:
+async def test_what_is_not_an_agent(tmp_path: Path, answer: dict[str, Any], reason: str) -> None:
     async def handle(request: web.Request) -> web.Response:
         return web.Response(**answer)
 
@@ -326,7 +326,7 @@ async def test_nobody_is_there(tmp_path: Path) -> None:
         ({"status": 200, "body": b"x" * (33 * 2**20), "content_type": "application/json"}, "stream"),
     ],
 )
-async def test_an_answer_that_is_none(tmp_path: Path, answer: dict[str, Any], kind: str) -> None:
+async def test_an_invalid_answer(tmp_path: Path, answer: dict[str, Any], kind: str) -> None:
     async def handle(request: web.Request) -> web.Response:
         return web.json_response(card) if request.method == "GET" else web.Response(**answer)
 
@@ -343,7 +343,7 @@ async def test_an_answer_that_is_none(tmp_path: Path, answer: dict[str, Any], ki
 
 
 @pytest.mark.parametrize("target", ["", "nowhere", "ftp://x", "http://ann:pw@host"])
-def test_what_is_no_url(tmp_path: Path, target: str) -> None:
+def test_what_is_not_a_url(tmp_path: Path, target: str) -> None:
     with pytest.raises(SetupError, match="expected a2a:URL, such as"):
         an_agent(f"a2a:{target}", tmp_path)
 

@@ -27,7 +27,7 @@ for raw in sys.stdin:
 
 @pytest.fixture
 def program(tmp_path: Path):
-    """Writes a program that does this with each `turn`; gives the agent's name."""
+    """Writes a program that does this with each `turn`; returns the agent's name."""
 
     def write(body: str) -> str:
         (tmp_path / "agent.py").write_text(LOOP + textwrap.indent(textwrap.dedent(body), "    "))
@@ -37,7 +37,7 @@ def program(tmp_path: Path):
 
 
 def alive(pid: str) -> bool:
-    """A process that has ended, and whose parent has not asked yet, has no command line."""
+    """A process that has ended, but has not been reaped by its parent, has no command line."""
     file = Path(f"/proc/{pid}/cmdline")
     return file.exists() and bool(file.read_bytes())
 

@@ -179,7 +179,7 @@ async def test_a_cancelled_turn_is_left_to_its_session_and_the_next_has_its_own(
 
 
 @pytest.mark.parametrize("target", ["", "localhost:3000", "ftp://x", "http://u:p@host", "http://host?key=k"])
-def test_what_is_no_address_is_said_before_anything_runs(tmp_path, target):
+def test_an_invalid_address_is_reported_before_anything_runs(tmp_path, target):
     with pytest.raises(SetupError, match=r"^agent elizaos:.*expected elizaos:URL"):
         an_agent(f"elizaos:{target}", tmp_path)
 
@@ -208,7 +208,7 @@ async def test_with_settings_each_trial_has_a_copy_of_the_agent_that_leads_to_it
         agent = an_agent(f"elizaos:{server.url}#Eliza", tmp_path, options=options, gateway=gateway)
         beside = an_agent(f"elizaos:{server.url}", tmp_path, options=options, gateway=gateway)
         await agent.open(trial)
-        await beside.open(trial)  # its copy is one of the agent, and not of the other copy
+        await beside.open(trial)  # it copies the agent, not the other copy
         await agent.respond(turn("hi"))
         ids = list(server.characters)
         assert len(ids) == 2

@@ -68,7 +68,7 @@ async def test_a_name_and_a_key_are_sent_and_a_foreign_key_is_not(tmp_path):
         (Answer(text="Hello there, friend.", cut_after=1), "127.0.0.1"),
     ],
 )
-async def test_an_endpoint_that_is_none_is_one_error_and_asked_once(tmp_path, behaviour, said):
+async def test_a_wrong_endpoint_is_one_error_and_asked_once(tmp_path, behaviour, said):
     async with ModelServer(behaviour) as server:
         trial = a_trial(tmp_path, retry=RetryPolicy(retries=2, first_wait_s=0.001))
         with pytest.raises(ModelError, match=f"(?i){said}") as raised:
@@ -119,6 +119,6 @@ def test_what_reports_show_has_no_query(tmp_path):
 
 
 @pytest.mark.parametrize("target", ["", "localhost:8000", "ftp://x", "http://", "http://user:pass@host/v1"])
-def test_what_is_no_address_is_said_before_anything_runs(tmp_path, target):
+def test_an_invalid_address_is_reported_before_anything_runs(tmp_path, target):
     with pytest.raises(SetupError, match=r"^agent http:"):
         an_agent(f"http:{target}", tmp_path)

@@ -28,12 +28,12 @@ def written(tmp_path: Path):
 
 @pytest.fixture(params=[False, True], ids=["child", "in process"])
 def in_process(request: pytest.FixtureRequest) -> bool:
-    """Both ways to run it."""
+    """Both ways of running it."""
     return request.param
 
 
 async def answer(tmp_path: Path, asked=None, target: str = "./mine.py:agent", trial=None, run=None, **options):
-    """The reply to one turn and the trial it was given in."""
+    """The reply to one turn, and the trial it was given in."""
     agent = an_agent(f"python:{target}", tmp_path, options=options, run=run)
     trial = trial or a_trial(tmp_path)
     try:
@@ -64,7 +64,7 @@ def evaluated(message): return eval(message)
 
 @pytest.fixture(scope="module")
 def standing(tmp_path_factory: pytest.TempPathFactory):
-    """The folder of agents whose child process serves one test after the other, and the run that it belongs to."""
+    """The folder of agents whose child process serves one test after another, and the run it belongs to."""
     folder = tmp_path_factory.mktemp("standing")
     (folder / "mine.py").write_text(TELLS)
     run = RunScope(concurrency=1)
@@ -371,7 +371,7 @@ async def test_cancelling_ends_a_coroutine_and_leaves_a_thread_without_a_voice(t
 
 
 @pytest.mark.parametrize("limit", [0, -1, True, "5", float("nan")])
-def test_a_limit_that_is_no_time_is_refused(tmp_path, written, limit):
+def test_a_limit_that_is_not_a_duration_is_refused(tmp_path, written, limit):
     written("def agent(): ...")
     with pytest.raises(SetupError, match="timeout_s"):
         an_agent("python:./mine.py:agent", tmp_path, options={"timeout_s": limit})
@@ -472,7 +472,7 @@ async def test_tool_calls_of_a_reply_are_actions(tmp_path, in_process, standing,
     ],
 )
 async def test_silence_counts_only_if_what_it_returns_would_tell(tmp_path, standing, said, sight, in_process):
-    """An agent that returns a text, and has no way to report, may have done anything."""
+    """An agent that returns a text and has no way to report may have done anything."""
     folder, run = standing
     trial = a_trial(tmp_path)
     agent = an_agent("python:./mine.py:agent", folder, options={"in_process": in_process}, run=run)

@@ -74,7 +74,7 @@ def _gone(pid: int) -> bool:
 
 
 async def test_the_child_imports_nothing_large(given):
-    """One starts for every agent that crashed or hung."""
+    """A child is started for every agent that crashed or hung."""
     given.write(IMPORTED)
     imported = set((await given.ask("hi")).split())
     assert "msgspec" in imported
@@ -142,7 +142,7 @@ HANGS = {
         """,
     "never awaits": "while True: yield 'x'",
     "computes": "while True: pass",
-    # Called through `PyDLL`, a function of C keeps the interpreter's lock, as the match of a regular expression does.
+    # A C function called through `PyDLL` keeps the interpreter's lock, as matching a regular expression does.
     "holds the lock in C": "ctypes.PyDLL(None).sleep(600)",
 }
 

@@ -87,7 +87,7 @@ def test_a_call_with_the_id_of_an_earlier_one_counts():
 
 
 def test_what_an_agent_did_before_it_spoke_to_itself_counts():
-    """A message of the user's role in the middle of a turn does not begin another one."""
+    """A message with the user's role in the middle of a turn does not begin another one."""
     value = [*EARLIER[:3], {"role": "user", "content": "Now say it kindly."}, {"role": "assistant", "content": "Done."}]
     assert _told(value)[0] == ("call", "refund", {"number": "A-1"})
     again = [*EARLIER[:3], ASKED, {"role": "assistant", "content": "Done."}]
@@ -162,7 +162,7 @@ def test_the_rest_of_a_graphs_state_is_mentioned():
     assert found.notes == ("the state that the agent returned also has order; only its messages were read",)
 
 
-# The shapes of run results. What the frameworks themselves return is in tests/frameworks.
+# The shapes of run results. What the frameworks really return is tested in tests/cli/test_cli_frameworks.py.
 
 
 @dataclass

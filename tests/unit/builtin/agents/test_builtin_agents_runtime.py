@@ -40,7 +40,7 @@ PLUGIN = Plugin(name="sums", actions={"add": add, "refuse": refuse, "broken": br
 
 
 class Played:
-    """An agent opened in a trial of its own."""
+    """An agent opened in its own trial."""
 
     def __init__(
         self,
@@ -164,7 +164,7 @@ async def test_a_tool_call_in_an_answer_that_broke_off_is_not_carried_out(tmp_pa
     assert not [event for event in played.trial.events if isinstance(event, ActionTaken)]
 
 
-async def test_a_call_that_was_not_carried_out_is_no_action(tmp_path: Path):
+async def test_a_call_that_was_not_carried_out_is_not_an_action(tmp_path: Path):
     played = await Played(tmp_path, calls(("nothing", {}), ("add", {}), ("refuse", {"why": "x"})), says("")).open()
     await played.turn()
     assert [(taken.name, taken.status) for taken in played.trial.of(ActionTaken)] == [("refuse", "error")]
@@ -187,7 +187,7 @@ async def test_a_failing_mock_ends_the_trial(tmp_path: Path):
         await played.turn()
 
 
-async def test_a_schema_that_is_none_is_the_plugins_fault(tmp_path: Path):
+async def test_an_invalid_schema_is_the_plugins_fault(tmp_path: Path):
     from steadyhand.plugins.plugin import Action
 
     bad = Action(name="odd", handler=lambda params, context: 1, parameters={"type": "objekt"})

@@ -1,4 +1,4 @@
-"""Leftovers of a killed run are found and removed; the workspaces of a living one are not touched."""
+"""Leftovers of a killed run are found and removed; the workspaces of a running one are not touched."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def said(request, places):
 @pytest.mark.parametrize("escape", [*HARMLESS_OUTSIDE, *INSIDE])
 def test_no_way_out_of_the_sandbox(said, escape):
     assert "PWNED" not in said[escape]
-    # One that stopped half way would have proved nothing.
+    # A run that stopped halfway would prove nothing.
     assert "tried everything" in said[escape]
 
 

@@ -81,7 +81,7 @@ async def test_only_harmless_variables_are_passed_on(local, monkeypatch):
     assert {"PATH", "HOME", "TMPDIR", "LC_TIME", "MINE"} <= names
 
 
-async def test_a_link_that_leads_out_is_no_file(local, tmp_path):
+async def test_a_link_that_leads_out_is_not_a_file(local, tmp_path):
     secret = tmp_path / "secret.txt"
     secret.write_text("secret")
     await local.run(
@@ -213,7 +213,7 @@ async def test_a_timeout_kills_the_daemons_too(local):
 
 
 async def test_cancelling_at_the_start_leaves_nothing_running(local):
-    """At any moment of the start, also when the program runs already and nobody has been told."""
+    """At any moment of the start, even if the program is already running and nobody has been told."""
     for rounds in range(6):
         running = asyncio.create_task(local.run("echo $$ > pid; sleep 60; true"))
         for _ in range(rounds):
@@ -302,7 +302,7 @@ async def test_what_cannot_be_run_at_all_is_a_workspace_error(local):
         await local.run("env", env={"A": "b\0c"})
 
 
-async def test_a_file_that_is_no_program_may_not_be_run(local):
+async def test_a_file_that_is_not_a_program_cannot_be_run(local):
     await local.write("data", b"not a program")
     assert (await local.run(["./data"])).exit_code == 126
     await local.run("chmod +x data")

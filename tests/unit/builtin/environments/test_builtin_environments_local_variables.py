@@ -19,7 +19,7 @@ async def test_variables_of_the_settings_do_not_reach_commands(tmp_path, monkeyp
     environment = LocalEnvironment(settings)
     await environment.setup([])
     seen = (await environment.run("env")).stdout
-    if sandbox:  # Without one, a command runs as the user, who may look at what our own process was started with.
+    if sandbox:  # Without one, a command runs as the user, who may read our own process's environment.
         seen += (await environment.run("cat /proc/*/environ | tr '\\0' '\\n'")).stdout
     await environment.teardown()
     assert "PATH=" in seen

@@ -1,4 +1,4 @@
-"""What a sandboxed command can reach, and that nothing runs without the sandbox that was asked for."""
+"""What a sandboxed command can reach, and that nothing runs without the sandbox that was requested."""
 
 from __future__ import annotations
 

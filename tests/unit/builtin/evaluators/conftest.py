@@ -36,7 +36,7 @@ Evaluate = Callable[..., Awaitable[EvaluationResult]]
 
 @pytest.fixture
 def evaluate(registry: Registry, environment: LocalEnvironment) -> Evaluate:
-    """Run an evaluation as the file has it: `await evaluate({"type": ...}, result, given=messages)`."""
+    """Runs an evaluation as written in a file: `await evaluate({"type": ...}, result, given=messages)`."""
 
     async def run(
         written: dict[str, Any],

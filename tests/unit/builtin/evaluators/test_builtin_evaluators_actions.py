@@ -323,7 +323,7 @@ async def test_without_a_judge_nothing_is_judged(evaluate, check):
 @pytest.mark.parametrize(
     "check", [{"type": "conversation_length", "min_turns": 1}, *NEED_A_JUDGE[2:]], ids=lambda check: check["type"]
 )
-async def test_what_is_no_conversation_cannot_be_checked_as_one(evaluate, check):
+async def test_only_conversations_can_be_checked_as_conversations(evaluate, check):
     result = await evaluate(check, "a reply")
     assert result.verdict == I
     assert "not a conversation" in result.message

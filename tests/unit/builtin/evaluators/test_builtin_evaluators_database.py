@@ -20,7 +20,7 @@ INSERT INTO orders VALUES (1, 'open', 0.3, 0), (2, 'refunded', 42.5, 1), (3, 'op
 
 @pytest.fixture
 async def database(environment, tmp_path):
-    """A file that is there already: making and filling one for each test takes most of its time."""
+    """An existing file: creating and filling one in each test would take most of its time."""
     connection = sqlite3.connect(tmp_path / "orders.sqlite")
     connection.executescript(SQL)
     connection.close()

@@ -1,4 +1,4 @@
-"""The reference and the code say the same."""
+"""The reference and the code agree."""
 
 from __future__ import annotations
 

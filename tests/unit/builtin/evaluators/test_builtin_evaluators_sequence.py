@@ -16,7 +16,7 @@ BEGAN_MS = 1_000.0
 
 
 def did(*actions, calls=()):
-    """`NAME@milliseconds of the step`, and `!` at the end of one that failed; the step began at 1 s."""
+    """`NAME@milliseconds into the step`, with a trailing `!` for one that failed; the step began at 1 s."""
     steps = []
     for action in actions:
         name, _, at = action.removesuffix("!").partition("@")
@@ -229,7 +229,7 @@ def test_a_malformed_rule_is_an_error_at_its_place(tmp_path, registry, rule, whe
 
 
 def test_what_was_read_can_be_read_again(registry):
-    """A scenario keeps what was set; that must load as the same rules."""
+    """A scenario stores only what was set; that must load as the same rules."""
     params = registry.evaluator("sequence").params
     rules = [GUARD, SOON, {"before": ["A", {"action": "B", "params": {"x": 1}}]}, {"always": "C"}, {"never": "D"}]
     read = params.model_validate({"rules": rules})

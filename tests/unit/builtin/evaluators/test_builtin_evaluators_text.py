@@ -1,4 +1,4 @@
-"""Checks on words: what counts as there, what as missing, and what cannot be told."""
+"""Checks on words: what counts as present, what as missing, and what cannot be decided."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a file may say: every evaluation type, its defaults, and the mistakes that must not load."""
+"""What a file may contain: every evaluation type, its defaults, and the mistakes that must not load."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def test_what_is_not_clear_is_unreadable(text: str, complaint: str):
         (answer(reasoning=5), '"reasoning" must be text'),
     ],
 )
-def test_an_object_that_is_no_answer_is_refused(text: str, complaint: str):
+def test_an_object_that_is_not_an_answer_is_refused(text: str, complaint: str):
     with pytest.raises(UnreadableAnswer, match=complaint):
         read_answer(read_object(text), ASKED)
 
@@ -106,7 +106,7 @@ def test_capabilities_in_another_form_are_refused(entries: object):
         read_answer(read_object(answer(capabilities=entries)), SKILLED)
 
 
-def test_a_quotation_from_the_data_is_no_answer():
+def test_a_quotation_from_the_data_is_not_an_answer():
     quoted = answer(reasoning="it is fine")
     spaced = quoted.replace(", ", ",\n  ")
     for shown in (quoted, f"see {spaced}!", f'{{"a": [{quoted}]}}', quoted.replace("fine", "f\\u{200b}ine")):

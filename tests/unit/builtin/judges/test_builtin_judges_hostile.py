@@ -1,4 +1,4 @@
-"""No reply may turn a no into a yes. What a judge that can be talked round needs is in docs/judge.md."""
+"""No reply may turn a no into a yes. docs/judge.md says what a judge that can be talked round needs."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ async def test_a_judge_that_echoes_what_it_is_shown_says_nothing(reply: str, ech
 
 @hostile
 async def test_no_reply_gets_out_of_its_marks(reply: str):
-    """A judge that does whatever it is told, but only outside of the marks, is not told anything by the reply."""
+    """A judge that obeys everything outside the marks gets no orders from the reply."""
 
     def obedient(request: ChatRequest) -> str:
         told = "answer yes" in outside_of_data(request).lower()
@@ -223,7 +223,7 @@ ASKING: dict[str, tuple[Any, dict[str, Any]]] = {
 
 
 def honest(request: ChatRequest) -> str:
-    """Says yes when the user is thankful, by who the marks say is speaking."""
+    """Says yes if the user is thankful, going by whom the marks name as the speaker."""
     pieces = titled_blocks(request)
     thankful = any("from the user" in title and "Thank you" in text for title, text in pieces)
     return answer("yes", 1.0, "thankful") if thankful else answer("no", 0.4, "not thankful")

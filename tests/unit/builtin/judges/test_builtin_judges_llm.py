@@ -151,7 +151,7 @@ async def test_another_failure_is_not_taken_for_a_refusal():
 
 
 def by_seed(*lines: str | ModelError) -> ScriptedChatModel:
-    """Each vote has a seed of its own; a repair has its vote's."""
+    """Each vote has its own seed; a repair has its vote's."""
     return judge_model(lambda request: lines[(request.seed or 0) - 7])
 
 
@@ -171,7 +171,7 @@ async def test_the_default_number_of_votes():
     assert len(model.requests) == 4
 
 
-async def test_a_tie_is_no_judgement():
+async def test_a_tie_is_not_a_judgement():
     with pytest.raises(NoJudgement, match="no majority among the judge's 2 votes: 1 'yes', 1 'no'") as caught:
         await judge_with(by_seed(answer("yes"), answer("no"))).ask(ask(votes=2), LeastTrial())
     assert caught.value.note is not None

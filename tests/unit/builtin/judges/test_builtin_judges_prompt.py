@@ -117,7 +117,7 @@ def test_capabilities_and_the_schema_are_part_of_the_prompt():
     ("confidence", "told"),
     [({"type": "number"}, True), ({"type": "number", "description": "how good it is"}, False), (None, False)],
 )
-def test_a_confidence_in_a_schema_of_ones_own_is_explained_unless_the_schema_does(confidence: object, told: bool):
+def test_a_confidence_in_a_custom_schema_is_explained_unless_the_schema_does(confidence: object, told: bool):
     properties = {"judgment": {"type": "string"}} | ({"confidence": confidence} if confidence else {})
     own = question(json_schema={"type": "object", "properties": properties})
     assert ("how sure you are that the answer is yes" in prompt_of(own).messages[0].content) is told

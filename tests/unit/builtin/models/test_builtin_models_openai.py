@@ -1,4 +1,4 @@
-"""`openai/NAME` against a real server: what is asked, what is read, and when it arrived."""
+"""`openai/NAME` against a real server: what is sent, what is read, and when it arrived."""
 
 from __future__ import annotations
 
@@ -276,7 +276,7 @@ async def test_a_refused_schema_or_token_field_is_asked_again_without():
 
 
 async def test_a_refusal_that_calls_itself_a_failure_of_the_server():
-    """As llama-cpp-python's server puts it."""
+    """As llama-cpp-python's server formats it."""
     said = "1 validation error: {'loc': ('body', 'response_format', 'type'), 'msg': \"should be 'text'\"}"
 
     def answer(request):
@@ -302,7 +302,7 @@ async def test_a_connection_is_used_again():
 
 
 async def test_a_connection_that_the_server_closed_behind_our_back_is_not_used_again():
-    """It claims to keep it, as llama.cpp's server does, and is gone when the answer is read."""
+    """The server claims to keep it open, as llama.cpp's does, but has closed it by the time the answer is read."""
     event = b'data: {"choices": [{"delta": {"content": "x"}, "finish_reason": "stop"}]}\n\ndata: [DONE]\n\n'
     head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nKeep-Alive: timeout=5\r\nContent-Length: %d\r\n\r\n"
 
@@ -358,7 +358,7 @@ async def test_an_end_that_comes_late_does_not_count_and_keeps_the_connection():
 
 
 async def test_the_previous_answer_on_a_connection_does_not_shift_the_times_of_the_next():
-    """While headers arrive in pieces there is no body yet, whatever came over this connection before."""
+    """While headers arrive in pieces there is no body yet, whatever this connection carried before."""
     long_headers = {"X-Padding": "x" * 2000}
     async with serving(Answer(text="abc", headers=long_headers, write_size=1, first_token_s=0.02)) as (_, model):
         await ask(model)
@@ -424,7 +424,8 @@ async def test_reported_times_lie_around_the_servers_own(streaming):
 
 
 async def test_a_late_reader_still_reports_when_the_bytes_came():
-    """Other tasks hold up the loop between the bytes' arrival and the reader's turn: that wait is not the model's."""
+    """Other tasks hold up the loop between the arrival of the bytes and the reader's turn: that wait is not the
+    model's."""
     held_s = 0.01
 
     async def hold_up() -> None:
@@ -444,7 +445,7 @@ async def test_a_late_reader_still_reports_when_the_bytes_came():
 
 
 def stamped() -> Stamps:
-    """Headers, then bodies of 10, 25 and 40 bytes in all, 10 ms apart, the first 30 ms after the request."""
+    """Headers, then 10, 25 and 40 bytes of body in total, 10 ms apart, the first 30 ms after the request."""
     stamps = Stamps()
     stamps.sent = 100.0
     stamps.times = [100.02, 100.03, 100.04, 100.05]

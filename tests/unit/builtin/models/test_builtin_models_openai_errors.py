@@ -1,4 +1,4 @@
-"""How `openai/NAME` fails: every failure has its kind, and no half answer passes for a whole one."""
+"""How `openai/NAME` fails: every failure has its kind, and no partial answer passes for a complete one."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ async def test_a_stream_that_just_ends_is_never_an_answer():
 
 
 async def test_an_empty_finish_reason_is_none():
-    """Some servers put one into every piece, and a stream that breaks off after it has not ended."""
+    """Some servers put one into every piece; a stream that breaks off after it has not ended."""
     piece = b'data: {"choices": [{"delta": {"content": "Stop"}, "finish_reason": ""}]}\n\n'
     error = await failure(Answer(body=piece, content_type="text/event-stream"))
     assert (error.kind, error.retryable) == ("stream", True)

@@ -65,7 +65,7 @@ def url_of_shop(*options: str) -> tuple[str, subprocess.Popen[str]]:
 
 @dataclass(frozen=True)
 class Standing:
-    """Where a shop is, and what it has noted since."""
+    """Where a shop is, and what it has logged since."""
 
     mcp: str
     log: Path
@@ -78,13 +78,13 @@ class Standing:
 
     @property
     def headers(self) -> list[dict[str, str]]:
-        """Those of every request so far."""
+        """The headers of every request so far."""
         return [json.loads(line) for line in Path(f"{self.log}.headers").read_text().splitlines()]
 
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standing]:
-    """One shop at a URL for all who do it no harm."""
+    """One shop at a URL, shared by all tests that do it no harm."""
     log = tmp_path_factory.mktemp("shop") / "log"
     log.touch()
     Path(f"{log}.headers").touch()
@@ -353,7 +353,7 @@ async def test_a_greeting_on_stdout_is_noted(tmp_path: Path) -> None:
         (f"{sys.executable} -c 'print(chr(123), flush=True); input()'", "to stdout, which is not an MCP message"),
     ],
 )
-async def test_a_program_that_is_no_server(tmp_path: Path, command: str, reason: str) -> None:
+async def test_a_program_that_is_not_a_server(tmp_path: Path, command: str, reason: str) -> None:
     limit = 1.0 if "sleep" in command else 30.0
     with pytest.raises(ServiceError) as failed:
         async with opened(tmp_path, command, options={"start_timeout_s": limit}):

@@ -66,7 +66,7 @@ async def test_closing_removes_it(environment):
 
 @pytest.fixture
 async def quick(local, tmp_path):
-    """The same content in a file that is there already: each step of making one takes a process."""
+    """The same content in an existing file: each step of creating one takes a process."""
     connection = sqlite3.connect(tmp_path / "quick.sqlite")
     connection.executescript(SEED.sql)
     connection.executescript("""

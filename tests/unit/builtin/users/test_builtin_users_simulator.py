@@ -1,4 +1,4 @@
-"""The simulated user, against a model that says what it is told."""
+"""The simulated user, with a model that says what it is told."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ async def test_with_nothing_said_yet_it_opens_the_conversation(trial):
 
 
 def pieces(prompt: str) -> list[tuple[str, str]]:
-    """Who said what, by the marks that carry the prompt's code."""
+    """Who said what, according to the marks that carry the prompt's code."""
     code = re.search(r"carry the code ([0-9a-f]{20}) are marks", prompt)
     assert code
     found = re.findall(
@@ -219,7 +219,7 @@ def test_what_a_user_may_well_say(text):
     "piece", ["\n", " ", "\n*", "\n ", "User: ", "**user**:**", "'\n", "the \n", "agent \n", "<think>", '"', "> "]
 )
 def test_a_reply_made_to_be_slow_is_read_as_fast_as_any_other(piece):
-    """Trying each place anew would take as many steps as the square of its length, which is minutes."""
+    """Trying each position anew would take a number of steps quadratic in the length, which is minutes."""
     text = piece * (200_000 // len(piece)) + "x"
     fault_of(clean(text) + text, HISTORY, CONFIG)
 

@@ -30,7 +30,7 @@ def case(**fields: Any) -> dict[str, Any]:
 
 @pytest.fixture
 def bring(tmp_path: Path):
-    """Imports the cases, and gives what was imported and what then loads."""
+    """Imports the cases, and returns what was imported and what then loads."""
 
     def bring(*cases: Any, **options: Any):
         source = tmp_path / "source"

@@ -1,4 +1,5 @@
-"""The connection is tried on both loops, the one that times calls and Python's own: they write at other moments."""
+"""The connection is tested on both loops, the one that times calls and Python's own: they write at different
+moments."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ async def test_what_had_arrived_is_the_answer():
         await server.until_disconnected()
     assert_cut(response, "STOP")
     attempt = response.attempt
-    assert attempt.first_token_ms == pytest.approx(attempt.last_byte_ms, abs=0.002)  # each rounded on its own
+    assert attempt.first_token_ms == pytest.approx(attempt.last_byte_ms, abs=0.002)  # each rounded separately
     assert attempt.last_byte_ms < attempt.cut_ms
 
 
@@ -93,7 +93,7 @@ async def test_the_clock_starts_anew_when_the_request_is_put_in_other_words():
         assert server.received == 2
 
 
-async def test_a_failing_server_is_no_late_answer():
+async def test_a_failing_server_is_not_a_late_answer():
     async with serving(Answer(status=500)) as (_, model):
         with pytest.raises(ModelError) as caught:
             await ask(model, asking())
@@ -118,7 +118,7 @@ async def test_a_scripted_model_is_cut_alike(tmp_path):
 
 
 def test_an_answer_that_was_read_too_late_is_cut_to_what_was_there():
-    """The reader may be faster than the timer: what arrived after the deadline does not count all the same."""
+    """The reader may be faster than the timer: what arrived after the deadline still does not count."""
     response = ChatResponse(
         text="STOP now",
         attempt=Attempt(started_ms=0, sent_ms=5, first_byte_ms=100, first_token_ms=100, last_byte_ms=320),

@@ -1,4 +1,4 @@
-"""The proxy of the environment, against a real one on loopback."""
+"""The proxy from the environment, against a real one on loopback."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_proxy_that_cannot_be_used_is_named(given):
 
 
 class Relay:
-    """A proxy: passes requests on to one server, and opens tunnels to it if it is told to."""
+    """A proxy: passes requests on to one server, and opens tunnels to it if told to."""
 
     def __init__(self, port: int, *, refuses: bool = False) -> None:
         self._port = port

@@ -1,4 +1,4 @@
-"""Arrivals stamped by the kernel: right however busy the event loop is, and not used when the clock was set."""
+"""Arrivals stamped by the kernel: right however busy the event loop is, and not used if the clock was set."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ CALLS = 12
 
 
 class Server:
-    """Answers on threads of its own, and notes when it wrote the first and the last piece of each answer."""
+    """Answers on its own threads, and notes when it wrote the first and the last piece of each answer."""
 
     def __init__(self) -> None:
         self.written: list[tuple[float, float]] = []
@@ -186,7 +186,7 @@ async def test_a_read_that_comes_late_still_has_the_time_of_the_arrival(pair):
 
 @pytest.mark.parametrize("step_s", [-3600.0, -0.02, 0.02, 3600.0])
 async def test_a_clock_that_was_set_is_noticed_and_our_own_stamp_is_used(pair, step_s):
-    """Between the request and its answer; before the next request the new offset is taken."""
+    """Between the request and its answer; the new offset is used from the next request on."""
     near, far = pair
     steps = [0]
     receiver = Receiver()
