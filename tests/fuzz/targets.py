@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from steadyhand.builtin.agents.command_lines import is_report, read_line_of
+from steadyhand.builtin.agents.command import is_report, read_line_of
 from steadyhand.builtin.judges.answer import UnreadableAnswer, answer_schema, read_answer, read_object
 from steadyhand.builtin.models.anthropic import MessagesReader
 from steadyhand.builtin.models.http.stream import (
@@ -61,7 +61,7 @@ def catalogue() -> EvaluationCatalogue:
 
 
 def load_bytes(data: bytes) -> Loaded:
-    """A file loaded and linted; every problem has its place."""
+    """Loads and lints a file; every problem has a location."""
     file = scratch() / "fuzzed.scenario.yaml"
     file.write_bytes(data)
     loaded = load([file], catalogue=catalogue())
@@ -79,7 +79,7 @@ def yaml_file(data: bytes) -> None:
 
 
 def _read(reader: AnswerReader, blocks: list[bytes]) -> tuple[Any, ...]:
-    """What the blocks say, or the kind of error."""
+    """The content of the blocks, or the kind of error."""
     try:
         for block in blocks:
             if reader.feed(block):
@@ -92,11 +92,11 @@ def _read(reader: AnswerReader, blocks: list[bytes]) -> tuple[Any, ...]:
 
 
 def _stream(data: bytes, kind: Callable[[], AnswerReader]) -> None:
-    """The first byte says where the stream is cut; how it is cut must not change what it says."""
+    """The first byte says where the stream is cut; where it is cut must not change what it says."""
     size, body = (data[0] if data else 0) + 1, data[1:]
     whole = _read(kind(), [body])
     pieces = _read(kind(), [body[at : at + size] for at in range(0, len(body), size)])
-    # Events that are no JSON by themselves, but are when they come together, may be read in one block.
+    # Events that are not JSON by themselves but are when joined may be read in one block.
     assert pieces in (whole, (UnreadableResponse,)), (whole, pieces)
     reader = kind()
     try:
@@ -122,7 +122,7 @@ def messages_stream(data: bytes) -> None:
 
 
 def program_line(data: bytes) -> None:
-    """A line that the program of a `command:` agent writes."""
+    """A line written by the program of a `command:` agent."""
     try:
         read_line_of(data)
     except AgentError:
@@ -130,7 +130,7 @@ def program_line(data: bytes) -> None:
 
 
 def judge_answer(data: bytes) -> None:
-    """The first byte chooses the question; what follows a 0 byte is the material that the judge was shown."""
+    """The first byte chooses the question; what follows a 0 byte is the material shown to the judge."""
     question = QUESTIONS[(data[0] if data else 0) % len(QUESTIONS)]
     answer, _, shown = data[1:].decode("utf-8", "surrogateescape").partition("\0")
     answer_schema(question)
@@ -145,7 +145,7 @@ def judge_answer(data: bytes) -> None:
 
 
 def record_file(data: bytes) -> None:
-    """The bytes are the record of a run: all of it is read, and reported."""
+    """The bytes are the record of a run: all of it is read and reported."""
     file = scratch() / "fuzzed.sqlite"
     file.write_bytes(data)
     try:
@@ -158,7 +158,7 @@ def record_file(data: bytes) -> None:
 
 
 def record_trial(data: bytes) -> None:
-    """The bytes are one trial, as a record has it before it is compressed: if it can be read, it is kept and shown."""
+    """The bytes are one trial, as a record holds it before compression: if it can be read, it is kept and shown."""
     try:
         trial = decode(data)
     except StoreError:

@@ -4,11 +4,17 @@ Mounted as `openai` and `anthropic`, so that an agent's own client finds `…/op
 `…/openai/responses` and `…/anthropic/v1/messages`. A model with the client's own API gets the original body, with the
 model's name and the key replaced, and its answer is returned unchanged, including headers and errors. For any other
 model, requests and answers are translated.
+
+A streamed answer is forwarded while it arrives, as long as the client is connected: byte for byte in the client's own
+format; otherwise its text, and the rest at the end. Nothing can be taken back, so a call is retried only before its
+first chunk is sent. If the client disconnects, the call ends.
 """
 
 from __future__ import annotations
 
+import asyncio
 import math
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,20 +22,27 @@ import msgspec
 
 from steadyhand.errors import ModelError, TrialError
 from steadyhand.gateway.anthropic_messages import AnthropicMessages
-from steadyhand.gateway.connection import GatewayRequest, GatewayResponse, json_response, refusal
-from steadyhand.gateway.dialect import BadRequest, Interface, encode, events
+from steadyhand.gateway.connection import (
+    GatewayConnection,
+    GatewayRequest,
+    GatewayResponse,
+    json_response,
+    refusal,
+)
+from steadyhand.gateway.dialect import AnswerStream, BadRequest, Interface, encode, events
 from steadyhand.gateway.openai_chat import OpenAIChat
 from steadyhand.gateway.openai_responses import OpenAIResponses
-from steadyhand.gateway.relay import EVENT_STREAM, RelayedModel, StreamedAnswer
 from steadyhand.gateway.server import Address, TrialEndpoint
 from steadyhand.ports.agent import Addresses
-from steadyhand.ports.model import end_to_end
+from steadyhand.ports.model import ChatModel, end_to_end, relay
 from steadyhand.records.base import plain_object
-from steadyhand.records.chat import ChatRequest, ChatResponse, ClientBody
+from steadyhand.records.chat import Attempt, ChatRequest, ChatResponse, ClientBody, FinishReason
 
 PLACEHOLDER_KEY = "steadyhand-gateway"
 _OWN_HEADERS = ("host", "accept-encoding", "expect", "authorization", "x-api-key", "api-key", "cookie")
 """Headers of an agent's client about this connection, and its key."""
+_EVENT_STREAM = "text/event-stream; charset=utf-8"
+_NO_HEADERS: dict[str, str] = {}
 
 
 class ModelMount:
@@ -134,7 +147,7 @@ def _relayed(interface: Interface, body: dict[str, Any], headers: Mapping[str, s
 def _whole(interface: Interface, answer: ChatResponse, body: dict[str, Any]) -> GatewayResponse:
     """An answer that has not been sent yet."""
     streamed = bool(body.get("stream"))
-    kind = EVENT_STREAM if streamed else "application/json"
+    kind = _EVENT_STREAM if streamed else "application/json"
     if answer.body is not None and answer.attempt.streamed == streamed:
         came = answer.body.encode()
         if streamed and (wanted := interface.filter(body)) is not None:
@@ -157,3 +170,115 @@ def _failed(error: ModelError) -> GatewayResponse:
     if error.retry_after_s is None:
         return refused
     return msgspec.structs.replace(refused, headers={"retry-after": str(math.ceil(error.retry_after_s))})
+
+
+class StreamedAnswer:
+    """An answer being sent to a client that requested a stream. Implements `ports.model.Listener`."""
+
+    def __init__(self, connection: GatewayConnection, interface: Interface, body: Mapping[str, Any]) -> None:
+        self.begun: bool = False
+        self._connection = connection
+        self._interface = interface
+        self._body = body
+        self._filter = interface.filter(body)
+        self._translated: AnswerStream | None = None
+        self._ended: bool = False
+
+    @property
+    def gone(self) -> bool:
+        return self._connection.gone
+
+    @property
+    def full(self) -> bool:
+        return self._connection.full
+
+    async def ready(self) -> None:
+        await self._connection.ready()
+
+    def pass_on(self, piece: bytes, headers: Mapping[str, str]) -> None:
+        self._send(piece if self._filter is None else self._filter(piece), headers)
+
+    def end(self) -> None:
+        self._ended = True
+
+    def say(self, text: str) -> None:
+        if self._translated is None:
+            self._translated = self._interface.stream(self._body)
+            self._send(self._translated.open() + self._translated.piece(text))
+        else:
+            self._send(self._translated.piece(text))
+
+    def finish(self, response: ChatResponse) -> None:
+        """Send the rest of an answer that has started. If it was broken off in a recording, it breaks off here too."""
+        if response.finish_reason is FinishReason.HUNG_UP:
+            self._connection.break_off()
+            return
+        if self._translated is not None:
+            self._send(self._translated.close(response))
+        elif self._filter is not None:
+            self._send(self._filter(b""))
+        self._connection.end()
+
+    def fail(self, error: ModelError) -> None:
+        """End an answer that has started the way it ended: complete, or broken off."""
+        if self._translated is not None:
+            self._send(self._translated.fail(str(error)))
+        elif self._filter is not None:
+            self._send(self._filter(b""))
+        if self._translated is not None or self._ended:
+            self._connection.end()
+        else:
+            self._connection.break_off()
+
+    def _send(self, data: bytes, headers: Mapping[str, str] = _NO_HEADERS) -> None:
+        if not data:
+            return
+        if self.begun:
+            self._connection.write(data)
+        else:
+            self.begun = True
+            self._connection.begin(GatewayResponse(headers=headers, content_type=_EVENT_STREAM), data)
+
+
+class RelayedModel:
+    """The trial's model for a single call, for the client on this connection. A `ports.model.ChatModel`."""
+
+    def __init__(self, model: ChatModel, connection: GatewayConnection, answer: StreamedAnswer | None) -> None:
+        """Without `answer`, the client waits for the complete answer."""
+        self._model = model
+        self._connection = connection
+        self._answer = answer
+
+    @property
+    def name(self) -> str:
+        return self._model.name
+
+    async def attempt(self, request: ChatRequest, *, zero: float) -> ChatResponse:
+        if self._connection.gone:
+            return _nothing_heard(zero)
+        began = time.perf_counter()
+        asking = asyncio.get_running_loop().create_task(relay(self._model, request, self._answer, zero=zero))
+        self._connection.when_gone = asking.cancel
+        try:
+            return await asking
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if not self._connection.gone or (task is not None and task.cancelling()):
+                raise
+            return _nothing_heard(zero, began)
+        except ModelError as error:
+            if self._answer is not None and self._answer.begun:
+                error.retryable = False
+            raise
+        finally:
+            self._connection.when_gone = None
+
+    async def close(self) -> None:
+        """The owner of the trial's model closes it."""
+
+
+def _nothing_heard(zero: float, sent: float | None = None) -> ChatResponse:
+    """The client disconnected before any of the answer had arrived."""
+    started_ms = round(((time.perf_counter() if sent is None else sent) - zero) * 1000, 3)
+    attempt = Attempt(started_ms=started_ms, sent_ms=None if sent is None else started_ms)
+    return ChatResponse(text="", attempt=attempt, finish_reason=FinishReason.HUNG_UP)

@@ -1,4 +1,4 @@
-"""Sixty-four agents at once, in processes of their own: no event ends up in another one's trial."""
+"""Sixty-four agents at once, in their own processes: no event ends up in another agent's trial."""
 
 import gc
 import weakref

@@ -83,7 +83,7 @@ async def test_services_are_called_over_http(server: GatewayServer, tmp_path: Pa
 @pytest.mark.parametrize(
     ("path", "body", "status"), [("/orders", {}, 404), ("/orders/a/b", {}, 404), ("/orders/lookup", "text", 400)]
 )
-async def test_what_is_no_call_is_refused(
+async def test_an_invalid_call_is_refused(
     server: GatewayServer, tmp_path: Path, path: str, body: Any, status: int
 ) -> None:
     trial, names = await _opened(server, tmp_path)
@@ -180,7 +180,7 @@ async def test_a_call_that_the_client_gives_up_has_happened(server: GatewayServe
 
 
 async def test_many_trials_over_mcp_do_not_mix(server: GatewayServer, tmp_path: Path) -> None:
-    """Sixty-four at once, each with a client of its own that says who it is."""
+    """Sixty-four at once, each with its own client that says who it is."""
     free = asyncio.Semaphore(64)
 
     async def one(number: int) -> tuple[list[Any], list[Any]]:

@@ -30,7 +30,7 @@ CALL = ToolCall(id="c1", name="refund", arguments={"n": 7})
 
 
 class Said:
-    """A model of ours that is behind no wire: it keeps what it was asked."""
+    """A model of ours that is not behind any wire: it keeps its requests."""
 
     name = "own/one"
 
@@ -194,7 +194,7 @@ async def test_fields_that_nobody_knows_reach_a_provider_of_the_same_interface(
             )  # fmt: skip
             made = await asked
             if streamed:
-                deltas = [chunk.choices[0].delta async for chunk in made]  # none without choices
+                deltas = [chunk.choices[0].delta async for chunk in made]  # every chunk has choices
                 text = "".join(delta.content or "" for delta in deltas)
                 thought = "".join(delta.model_extra.get("reasoning_content", "") for delta in deltas)
             else:

@@ -1,4 +1,4 @@
-"""The server of a run: every request reaches the trial whose address it came to, and no other."""
+"""The server of a run: every request reaches the trial whose address it was sent to, and no other."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from support.trial import TrialStandIn
 
 
 class Echo:
-    """Answers with what it was asked, and notes it in the trial."""
+    """Answers with the request, and notes it in the trial."""
 
     def __init__(self) -> None:
         self.waiting = asyncio.Event()

@@ -1,4 +1,4 @@
-"""Exports of spans, read, and what they tell of an agent."""
+"""Exported spans: how they are read, and what they say about an agent."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def test_gzip_and_protobuf_are_read_like_json():
         (b"x", "text/plain", 415, "application/json"),
     ],
 )
-def test_what_is_no_export_is_refused(body, kind, status, told):
+def test_an_invalid_export_is_refused(body, kind, status, told):
     with pytest.raises(UnreadableExport) as caught:
         read_export(body, kind)
     assert told in str(caught.value)
@@ -196,7 +196,7 @@ def test_what_opentelemetrys_own_sdk_makes_reads_the_same_as_protobuf_and_as_jso
             span.set_status(StatusCode.ERROR, "no such order")
     request = encode_spans(exported.get_finished_spans())
     as_json = MessageToDict(request)
-    for each in as_json["resourceSpans"][0]["scopeSpans"][0]["spans"]:  # as OTLP wants it, and protobuf does not
+    for each in as_json["resourceSpans"][0]["scopeSpans"][0]["spans"]:  # as OTLP requires, unlike protobuf
         for name in ("traceId", "spanId", "parentSpanId"):
             if name in each:
                 each[name] = base64.b64decode(each[name]).hex()

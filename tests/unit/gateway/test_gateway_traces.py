@@ -1,4 +1,4 @@
-"""Spans that reach a trial, and what they are worth to its checks. Real trials, a real server, spans over HTTP."""
+"""Spans that reach a trial, and what its checks make of them. Real trials, a real server, spans over HTTP."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NEVER = check("trajectory_contains_action", action="refund", max_count=0)
 
 
 class Bench:
-    """A gateway with a receiver, and trials whose agent is a function that may post spans."""
+    """A gateway with a receiver, and trials whose agent is a function that can post spans."""
 
     def __init__(self, folder: Path, client: aiohttp.ClientSession, *, wait_s: float) -> None:
         self.server = GatewayServer()
@@ -183,7 +183,7 @@ async def test_duplicates_count_once_and_order_does_not_matter(bench: Bench) -> 
 
 
 async def test_a_late_action_takes_the_pass_away(bench: Bench) -> None:
-    """Turn 1 was checked when it came; the check had passed by absence."""
+    """Turn 1 had been checked by the time it arrived, and the check had passed by absence."""
 
     async def agent(turn: Any, trial: Any) -> str:
         url, trace = trial.addresses.names["otlp_endpoint"], trial.addresses.names["trace_id"]

@@ -1,27 +1,15 @@
-"""The `command` agent: a program in any language that reads and writes JSON lines."""
+"""The `command` agent: a program in any language that reads and writes JSON lines, and the format of the lines."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import msgspec
 
 from steadyhand.builtin.agents.addresses import limit_of, program_variables, reached_through, trial_places
-from steadyhand.builtin.agents.command_lines import (
-    ActionLine,
-    CallLine,
-    FailureLine,
-    ObservationLine,
-    ReplyLine,
-    ThoughtLine,
-    is_report,
-    read_line_of,
-    shown,
-    turn_line,
-)
 from steadyhand.builtin.agents.options import ProgramOptions
 from steadyhand.builtin.agents.trajectory import TrajectoryReporter, latest_user_text, shows_of_program
 from steadyhand.children.program import LONGEST_LINE, CommandLine, LineProcess, TooLong, read_command
@@ -30,7 +18,59 @@ from steadyhand.plugins.plugin import AgentSettings, Options, read_options
 from steadyhand.ports.agent import Addresses, Reply, Shows, TrialContext, Turn
 from steadyhand.ports.environment import MarksPrograms, OnThisMachine
 from steadyhand.ports.services import ServiceFault
-from steadyhand.records.base import plain
+from steadyhand.records.base import plain, shorten
+from steadyhand.records.event import ActionStatus
+
+_SHOWN = 200
+
+
+class ThoughtLine(msgspec.Struct, tag="thought", forbid_unknown_fields=True):
+    text: str
+
+
+class ActionLine(msgspec.Struct, tag="action", forbid_unknown_fields=True):
+    """An action. With `result`, its observation is recorded too."""
+
+    name: str
+    params: dict[str, Any] = {}
+    status: ActionStatus = "success"
+    result: Any = msgspec.UNSET
+    duration_ms: float = 0.0
+
+
+class ObservationLine(msgspec.Struct, tag="observation", forbid_unknown_fields=True):
+    """The result of the last action of this name."""
+
+    name: str
+    content: Any = None
+
+
+class CallLine(msgspec.Struct, tag="call", forbid_unknown_fields=True):
+    """Calls a service's method. The answer is a line of type `result` or `fault` with the same `id`."""
+
+    service: str
+    method: str
+    id: Any = None
+    args: list[Any] = []
+    params: dict[str, Any] = {}
+
+
+class ReplyLine(msgspec.Struct, tag="reply", forbid_unknown_fields=True):
+    """Ends the turn. If `number` is given, it must be that of the turn."""
+
+    text: str
+    number: int | None = None
+
+
+class FailureLine(msgspec.Struct, tag="error", forbid_unknown_fields=True):
+    """The program reports that it failed."""
+
+    message: str
+
+
+OutputLine = ThoughtLine | ActionLine | ObservationLine | CallLine | ReplyLine | FailureLine
+_decoder = msgspec.json.Decoder(OutputLine)
+_EXPECTED = "a JSON object with a `type` of thought, action, observation, call, error or reply"
 
 
 class CommandOptions(ProgramOptions):
@@ -96,7 +136,7 @@ class CommandAgent:
             async with limit:
                 if self._plain:
                     return await self._run_once(process, latest_user_text(turn))
-                reply = await self._exchange(process, turn, turn_line(turn, self._trial, self._folder))
+                reply = await self._exchange(process, turn, _turn_line(turn, self._trial, self._folder))
                 await self._take_rest(process, turn)
                 self._replied = True
                 return reply
@@ -220,6 +260,44 @@ class CommandAgent:
         return msgspec.json.encode({"type": "result", "id": line.id, "result": plain(result)})
 
 
+def _turn_line(turn: Turn, trial: TrialContext, workspace: Path) -> bytes:
+    remaining = None if turn.deadline is None else max(0.0, turn.deadline - trial.clock.now())
+    return msgspec.json.encode(
+        {
+            "type": "turn",
+            "number": turn.number,
+            "input": latest_user_text(turn),
+            "messages": [{"role": message.role, "content": message.content} for message in turn.messages],
+            "seed": trial.seed,
+            "workspace": str(workspace),
+            "remaining_s": remaining,
+        }
+    )
+
+
+def read_line_of(raw: bytes) -> OutputLine:
+    """Raises `AgentError` for a line that does not follow the protocol."""
+    try:
+        return _decoder.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise AgentError(
+            f"it wrote {_shown(raw)} to stdout ({error}); expected {_EXPECTED}; write everything else to stderr"
+        ) from error
+
+
+def is_report(raw: bytes) -> bool:
+    """Whether the line only reports what the program did."""
+    try:
+        return isinstance(_decoder.decode(raw), ThoughtLine | ActionLine | ObservationLine)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+
+
+def _shown(raw: bytes) -> str:
+    """A line as quoted in messages."""
+    return repr(shorten(raw.decode("utf-8", "replace"), _SHOWN))
+
+
 def _shows_of_stranger(shows: Shows, env: Mapping[str, str]) -> Shows:
     """What can be seen of a program without Steadyhand support: its use of the tools and services whose addresses the
     user maps for it."""
@@ -240,4 +318,4 @@ def _stderr(said: str) -> str:
 
 
 def _late(raw: bytes) -> str:
-    return f"it wrote more lines after its reply, starting with {shown(raw)}; a reply ends the turn"
+    return f"it wrote more lines after its reply, starting with {_shown(raw)}; a reply ends the turn"

@@ -6,8 +6,11 @@ A child process imports this, so it is kept clear of the shapes of options and o
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import importlib.util
 import inspect
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+import sys
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -18,7 +21,6 @@ from steadyhand.builtin.agents.addresses import limit_of, workspace_of
 from steadyhand.builtin.agents.python_call import FunctionThread, Guarded, Offer
 from steadyhand.builtin.agents.python_target import AgentCalls, Callee, PythonTarget, file_of, find_target, shape_of
 from steadyhand.builtin.agents.returned import read_returned
-from steadyhand.builtin.agents.trace_context import current_trace, flush_spans
 from steadyhand.builtin.agents.trajectory import TrajectoryReporter
 from steadyhand.errors import AgentError, TrialError
 from steadyhand.ports.agent import Reply, TrialContext, Turn
@@ -27,6 +29,7 @@ from steadyhand.records.chat import Attempt, ChatRequest, ChatResponse, FinishRe
 from steadyhand.user_file import fault
 
 _PIECES_AT_A_STRETCH = 64
+_FLUSH_MS = 5000
 
 
 class StreamingCall:
@@ -67,9 +70,8 @@ class StreamingCall:
                     pieces.append(piece)
                     chunks.append((round((now - sent) * 1000.0, 3), len(piece)))
                     if len(pieces) % _PIECES_AT_A_STRETCH == 0:
-                        await asyncio.sleep(
-                            0
-                        )  # without this, a generator that never awaits would escape its time limit
+                        # Without this, a generator that never awaits would escape its time limit.
+                        await asyncio.sleep(0)
         finally:
             if isinstance(source, AsyncGenerator):
                 await source.aclose()
@@ -155,12 +157,12 @@ class CallableAgent:
         self._turns += 1
         traceparent = self._opened().addresses.traceparent(self._turns)
         try:
-            with current_trace(traceparent):
+            with _current_trace(traceparent):
                 value = await self._limited(
                     offer.bind(function, callee.wanted), callee, limit_of(turn, self._limits.turn_s), turn
                 )
             if traceparent is not None:
-                await flush_spans()
+                await _flush_spans()
             returned = read_returned(value, turn)
             self.told = returned.tells
             self._reporter.taken(returned.steps)
@@ -262,3 +264,42 @@ class CallableAgent:
     def _opened(self) -> TrialContext:
         assert self._trial is not None, "used before open"
         return self._trial
+
+
+@contextlib.contextmanager
+def _current_trace(traceparent: str | None) -> Generator[None]:
+    """OpenTelemetry spans that the agent starts meanwhile become children of the turn's span.
+
+    Does nothing if OpenTelemetry is not installed.
+    """
+    if traceparent is None or importlib.util.find_spec("opentelemetry") is None:
+        yield
+        return
+    try:
+        from opentelemetry import context as otel_context
+        from opentelemetry import trace as otel_trace
+    except ImportError:
+        yield
+        return
+    context: Any = otel_context
+    trace: Any = otel_trace
+    _, trace_id, span_id, _ = traceparent.split("-")
+    span = trace.NonRecordingSpan(
+        trace.SpanContext(int(trace_id, 16), int(span_id, 16), is_remote=True, trace_flags=trace.TraceFlags(1))
+    )
+    token = context.attach(trace.set_span_in_context(span))
+    try:
+        yield
+    finally:
+        context.detach(token)
+
+
+async def _flush_spans() -> None:
+    """Have the agent's exporter send what it has collected, if it has one: the turn is over."""
+    trace: Any = sys.modules.get("opentelemetry.trace")
+    if trace is None:
+        return
+    flush = getattr(trace.get_tracer_provider(), "force_flush", None)
+    if callable(flush):
+        with contextlib.suppress(Exception):  # the trace is then incomplete, which is detected when it is read
+            await asyncio.to_thread(flush, _FLUSH_MS)

@@ -82,7 +82,7 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
 
 
 async def _texts(dialect: str, told: dict[str, str]) -> AsyncIterator[str]:
-    """The pieces of text of one streamed call, as the vendor's own client gives them."""
+    """The pieces of text of one streamed call, as the vendor's own client yields them."""
     if dialect == "messages":
         async with anthropic.AsyncAnthropic(
             base_url=told["ANTHROPIC_BASE_URL"], api_key=told["ANTHROPIC_API_KEY"], max_retries=0
@@ -258,7 +258,7 @@ async def test_an_agent_that_drops_the_slower_of_two_answers_is_graded(bench: Be
 
 
 async def _raw(url: str, body: dict[str, Any]) -> tuple[bytes, bool]:
-    """What comes back on the wire, and whether the body was ended as HTTP wants it."""
+    """What comes back on the wire, and whether the body was ended as HTTP requires."""
     host, _, rest = url.removeprefix("http://").partition(":")
     port, _, path = rest.partition("/")
     reader, writer = await asyncio.open_connection(host, int(port))
@@ -314,7 +314,7 @@ async def test_a_call_that_failed_before_its_first_piece_is_retried(bench: Bench
 
 
 async def test_a_client_that_does_not_read_holds_the_server_up(bench: Bench) -> None:
-    """Nothing piles up here: the server can send no more than the buffers between the two take."""
+    """Nothing piles up in the gateway: the server can send no more than the buffers in between can hold."""
     whole = 24 * 1024 * 1024
     sent = 0
 
@@ -349,7 +349,7 @@ async def test_a_client_that_does_not_read_holds_the_server_up(bench: Bench) -> 
         writer.write(head.encode() + b"\r\n\r\n" + body)
         await reader.readuntil(b"\r\n\r\n")
         before = -1
-        while sent != before or not sent:  # until the server has come to a halt
+        while sent != before or not sent:  # until the server has come to a stop
             before = sent
             await asyncio.sleep(0.3)
         stalled.append(sent)
