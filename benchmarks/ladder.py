@@ -4,6 +4,9 @@ One process, 64 in flight, a model server in its own process that answers at onc
 below does, and more; beside them stand a bare aiohttp client that reads the stream of each answer and one that does not
 look at it. Rungs take turns, and of several rounds the best of each counts: another program on the machine can only
 ever add to a figure.
+
+A trial is one of a run: its share of opening the connections, of the plan and of the record's file is included, which
+the clients beside it do without. `throughput` compares whole runs, and has the target.
 """
 
 from __future__ import annotations
@@ -35,7 +38,7 @@ from steadyhand.engine.model_call import Caller, RetryPolicy
 from steadyhand.plugins.plugin import ModelSettings
 from steadyhand.records.chat import ChatRequest, Message
 
-CALLS = 2_500
+CALLS = 5_000
 IN_FLIGHT = 64
 ROUNDS = 5
 LIMIT = 1 << 20

@@ -1,13 +1,13 @@
 """Many trials: what does a trial cost, and is its latency still right when 64 are in flight?
 
-Single-turn decision trials with two checks and a latency budget, against a model server in a process of its own, beside
-a bare aiohttp client that makes the same calls: it reads the stream of each answer for its text and keeps nothing. A
-third client, `unread`, does not even look at what comes back; it is the floor, and carries no target.
+Single-turn decision trials with two checks and a latency budget, against a model server in its own process, compared
+with a bare aiohttp client that makes the same calls: it reads the stream of each answer for its text and keeps nothing.
+A third client, `unread`, does not even look at what comes back; it is the lower bound, and has no target.
 
-Each run is a process of its own; CPU is that process's and its children's, from the first trial to the last commit,
-without its start. A trial's reported latency is set against what the server noted for the same request, told apart by
-its seed. Of several rounds the best figure of each counts, for all clients alike. Last comes one run of 50,000 trials,
-for its memory.
+Each run is a separate process; CPU is that of the process and its children, from the first trial to the last commit,
+without start-up. A trial's reported latency is compared with what the server measured for the same request, identified
+by its seed. The best figure of several rounds counts, for all clients. The last run has 50,000 trials, to measure
+memory.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.figures import Figure
+from benchmarks.figures import Figure, peak_memory_mb
 from benchmarks.latency import model_server
 
 IN_FLIGHT = 64
@@ -81,10 +81,10 @@ def measure() -> list[Figure]:
 
 
 def _measure_round(cell: Cell, base_url: str, size: int, clients: Sequence[str]) -> None:
-    """Into `cell`, the best of each figure so far, by client.
+    """Updates `cell` with the best of each figure so far, by client.
 
-    Another program on the machine can only ever add to a figure, and may do so for half a minute: rounds of a case are
-    therefore spread over the whole benchmark, and three more are made where a target is missed.
+    Another program on the machine can only ever add to a figure, and may do so for half a minute: the rounds of a case
+    are therefore spread over the whole benchmark, and three more are run if a target is missed.
     """
     for client in clients:
         found = _measure_one(client, base_url, size)
@@ -103,7 +103,7 @@ def _figures(size: int, delay_ms: int, cell: Cell) -> list[Figure]:
             name=f"{case}: CPU per trial, ours / bare",
             value=ours["cpu_ms"] / bare["cpu_ms"],
             unit="x",
-            at_most=1.5 if last and delay_ms == 0 else None,
+            at_most=1.0 if last and delay_ms == 0 else None,
         ),
         Figure(name=f"{case}: CPU per trial, ours / unread", value=ours["cpu_ms"] / unread["cpu_ms"], unit="x"),
         Figure(name=f"{case}: wall time, bare", value=bare["wall_s"], unit="s"),
@@ -165,11 +165,12 @@ def measure_ours(base_url: str, size: int, folder: Path, **more: Any) -> dict[st
     began, cpu = time.perf_counter(), cpu_s()
     path = run_in_loop(Execution(run).execute([SilentProgress()], attend=attended), network=True)
     wall, spent = time.perf_counter() - began, cpu_s() - cpu
-    memory_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    memory_mb = peak_memory_mb()
     latency: dict[int, float] = {}
     again = 0
     for trial in RunReader.open(path).trials():
-        # A machine that is busy with others makes the loop late; such a trial is measured again, and may stay open.
+        # If other programs keep the machine busy, the loop is late; such a trial is measured again, and may stay
+        # undecided.
         assert trial.judged.verdict in ("passed", "inconclusive"), trial.judged
         again += len(trial.earlier)
         if trial.judged.latency_ms is not None and not trial.earlier and not trial.judged.latency_spoiled:
@@ -185,13 +186,13 @@ def measure_ours(base_url: str, size: int, folder: Path, **more: Any) -> dict[st
 
 
 def cpu_s() -> float:
-    """Of this process, all its threads, and the children that have ended."""
+    """CPU time of this process, all its threads, and the children that have ended."""
     used = (resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN))
     return sum(each.ru_utime + each.ru_stime for each in used)
 
 
 def _bare(base_url: str, size: int, *, read: bool) -> dict[str, Any]:
-    """What a script would do: 64 workers, each posting one request after the other."""
+    """What a script would do: 64 workers, each posting one request after another."""
     import aiohttp
     import uvloop
 
@@ -219,7 +220,7 @@ def _bare(base_url: str, size: int, *, read: bool) -> dict[str, Any]:
     began, cpu = time.perf_counter(), cpu_s()
     uvloop.run(run())
     wall, spent = time.perf_counter() - began, cpu_s() - cpu
-    memory_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    memory_mb = peak_memory_mb()
     return {
         "wall_s": wall,
         "cpu_ms": spent * 1000 / size,

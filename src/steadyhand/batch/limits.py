@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from contextlib import suppress
 
@@ -66,12 +67,15 @@ _WIDER = 1.25
 _OUTCOMES = 20
 _FEWEST = 5
 _OFTEN = 0.3
+_NEWEST = 1 / 16
+"""The weight of the newest latency in the running average."""
 
 
 class Pace:
-    """Starts are spaced by a quarter of a millisecond: if 64 calls start together, the work of starting the others
-    delays all their timestamps. A call that opens a new connection means work on both sides, so those are spaced by a
-    millisecond.
+    """Starts are spaced by a quarter of a millisecond: if 64 calls start together, the server receives a burst that we
+    made, and the work of starting the others delays all their timestamps. A call that opens a new connection means work
+    on both sides, so those are spaced by a millisecond. The spacing never limits the throughput: it is at most half of
+    what the calls in flight need to keep up with the answers.
 
     When many calls are rate limited, they are spaced at the rate at which calls were recently accepted. From then on,
     every answer reduces the spacing a little, and every refusal increases it. A run thus discovers limits that are not
@@ -84,6 +88,7 @@ class Pace:
         self._spacing_s: float = shortest_s
         self._next_start: float = 0.0
         self._first_start: float | None = None
+        self._latency_s: float | None = None
         self._taken: deque[float] = deque(maxlen=_KEPT)
         self._refused: deque[bool] = deque(maxlen=_OUTCOMES)
 
@@ -91,12 +96,17 @@ class Pace:
     def slowed(self) -> bool:
         return self._spacing_s > self._shortest_s
 
-    def wait_s(self, now: float, *, opening: bool = False) -> float:
+    def wait_s(self, now: float, *, opening: bool = False, in_flight: int = 1) -> float:
         """Reserve the next start, which may be `opening` a connection, and return the time until then."""
-        if not self._spacing_s:
+        spacing_s = self._spacing_s
+        if not spacing_s:
             return 0.0
+        if opening:
+            spacing_s = max(spacing_s, OPENING_S)
+        elif self._latency_s is not None and spacing_s == self._shortest_s:
+            spacing_s = min(spacing_s, self._latency_s / (2 * in_flight))
         due = max(now, self._next_start)
-        self._next_start = due + (max(self._spacing_s, OPENING_S) if opening else self._spacing_s)
+        self._next_start = due + spacing_s
         return due - now
 
     def started(self, now: float) -> None:
@@ -104,8 +114,13 @@ class Pace:
             self._first_start = now
         self._taken.append(now)
 
-    def answered(self) -> None:
+    def answered(self, latency_ms: float | None = None) -> None:
+        """A call was answered, after `latency_ms` if that is known."""
         self._refused.append(False)
+        if latency_ms is not None and 0 <= latency_ms < math.inf:  # a third-party model may report anything
+            latency_s = latency_ms / 1000.0
+            known_s = latency_s if self._latency_s is None else self._latency_s
+            self._latency_s = known_s + (latency_s - known_s) * _NEWEST
         if self.slowed:
             closer_s = self._spacing_s * _CLOSER
             self._spacing_s = closer_s if closer_s > _NOTHING_S else self._shortest_s

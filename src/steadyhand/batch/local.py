@@ -11,7 +11,7 @@ from typing import Self
 
 from steadyhand.batch.plan import Plan
 from steadyhand.engine.context import TrialParts
-from steadyhand.engine.trial import run_until_measured
+from steadyhand.engine.trial import keep_step, run_until_measured
 from steadyhand.errors import TrialError
 from steadyhand.ports.executor import Executor
 from steadyhand.ports.observer import RunObserver
@@ -106,6 +106,7 @@ class Batch:
                 self._failing = True
                 raise
             del record, kept  # freed while it is in the processor's cache, which is cheaper than later
+            await keep_step()
             if self._active > executor.places:
                 self._active -= 1
                 return

@@ -118,18 +118,21 @@ class _Starts:
 
     async def before_leave(self) -> None:
         if self._active >= self._most:
-            await self._wait(self._opening)
+            await self._wait(self._opening, 1)
 
     async def after_leave(self) -> None:
-        await self._wait(self._pace)
+        await self._wait(self._pace, max(1, self._most))
         self._active += 1
         self._most = max(self._most, self._active)
+
+    def answered(self, latency_ms: float | None) -> None:
+        self._pace.answered(latency_ms)
 
     def ended(self) -> None:
         self._active -= 1
 
-    async def _wait(self, pace: Pace) -> None:
-        wait_s = pace.wait_s(self._clock.now())
+    async def _wait(self, pace: Pace, in_flight: int) -> None:
+        wait_s = pace.wait_s(self._clock.now(), in_flight=in_flight)
         if wait_s > 0:
             await self._clock.sleep(wait_s)
 
@@ -230,6 +233,7 @@ class _RemoteAdmission:
         usage = response.usage
         used = None if usage is None else usage.input_tokens + usage.output_tokens
         self._end = CallEnd(number=self._ask.number, answered=True, used=used)
+        self._starts.answered(response.attempt.latency_ms)
 
     def failed(self, error: ModelError) -> None:
         self._end = CallEnd(number=self._ask.number, error=remote_error(error))

@@ -160,7 +160,8 @@ class Provider:
             wait_s, why = self.obstacle(amount)
             if why:
                 reason = await self._queue(amount, wait_s, why)
-            wait_s = self.pace.wait_s(self.clock.now(), opening=self._active >= self._most)
+            opening = self._active >= self._most
+            wait_s = self.pace.wait_s(self.clock.now(), opening=opening, in_flight=max(1, self._most))
             if wait_s > 0 and self.pace.slowed:
                 reason = reason or self._limited
                 await self._wait(wait_s, self._limited)
@@ -355,13 +356,14 @@ class ProviderAdmission:
 
     def succeeded(self, response: ChatResponse) -> None:
         usage = response.usage
-        self.answered(None if usage is None else usage.input_tokens + usage.output_tokens)
+        used = None if usage is None else usage.input_tokens + usage.output_tokens
+        self.answered(used, response.attempt.latency_ms)
 
-    def answered(self, used: int | None) -> None:
+    def answered(self, used: int | None, latency_ms: float | None = None) -> None:
         """The call is over, and used that many tokens, if they were counted."""
         self._told = True
         provider = self._provider
-        provider.pace.answered()
+        provider.pace.answered(latency_ms)
         if provider.breaker.succeeded():
             self._note(f"{provider.name} is back")
         if self._spent is not None and provider.tokens is not None and used is not None:

@@ -1,4 +1,4 @@
-"""One turn of the agent: send it the messages, take its reply, and time only what was its own."""
+"""One turn of the agent: send it the messages, take its reply, and time only what the agent itself took."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NOT_THE_AGENTS = frozenset((401, 403, 408, 409, 429))
 
 
 class AgentTurn(Record):
-    """What came of a turn: the reply, how it ended, how much of the time was the agent's own, and its model calls."""
+    """The result of a turn: the reply, how it ended, the agent's own share of the time, and its model calls."""
 
     reply: str
     duration_ms: float
@@ -36,7 +36,8 @@ def ask(
 ) -> CoroutineType[Any, Any, AgentTurn]:
     """One turn. Raises `AgentError`, `ModelError`, or `LimitExceeded("step_time")`.
 
-    A mock or plugin that broke is raised whatever the agent did about it: replied anyway, failed, or ran out of time.
+    The error of a mock or plugin that broke is raised no matter what the agent did: replied anyway, failed, or ran out
+    of time.
     """
     take = _take_turn if trial.parts.services is None else _take_turn_with_services
     return take(trial, messages, number=number, timeout_ms=timeout_ms)
@@ -57,10 +58,10 @@ async def _take_turn_with_services(
 async def _take_turn(
     trial: RunningTrial, messages: tuple[Message, ...], *, number: int, timeout_ms: float | None
 ) -> AgentTurn:
-    """One turn, without a look at the services.
+    """One turn, without checking the services.
 
-    If time ran out while the model was failing, the model's fault is raised as an `AgentError`: an outage does not make
-    the agent slow. An answer that the provider withheld or broke off is an `AgentError` too.
+    If time ran out while the model was failing, the model's error is raised as an `AgentError`: an outage does not make
+    the agent slow. An answer that the provider withheld or cut off raises an `AgentError` too.
     """
     agent = trial.parts.agent
     if agent is None:
@@ -86,7 +87,8 @@ async def _take_turn(
             raise AgentError(
                 f"out of time after {used:.0f} ms while the model was failing: {faults[-1].reason}"
             ) from None
-        await _settle(trial)
+        if trial.parts.gateway is not None:
+            await trial.parts.gateway.settle()
         raise LimitExceeded("step_time", used=round(used), allowed=timeout_ms or 0) from None
     end_ms = trial.elapsed_ms()
     if trial.parts.gateway is not None:
@@ -104,14 +106,9 @@ async def _take_turn(
         latency=_latency(trial, calls, duration_ms, began),
         finish=_finish(trial, calls),
     )
-    await _settle(trial)
-    return taken
-
-
-async def _settle(trial: RunningTrial) -> None:
-    """Wait for what the agent's program still has to tell of its turn. That is not the agent's time."""
-    if trial.parts.gateway is not None:
+    if trial.parts.gateway is not None:  # waiting for what its program still has to report is not the agent's time
         await trial.parts.gateway.settle()
+    return taken
 
 
 async def _respond(agent: Agent, turn: Turn) -> Reply:
@@ -121,18 +118,18 @@ async def _respond(agent: Agent, turn: Turn) -> Reply:
         raise
     except Exception as error:
         raise AgentError(f"the agent raised {type(error).__name__}: {error}") from error
-    if not isinstance(reply, Reply):  # pyright: ignore[reportUnnecessaryIsInstance] - a third party's agent may not keep to the port
+    if not isinstance(reply, Reply):  # pyright: ignore[reportUnnecessaryIsInstance] - a third-party agent may not follow the port
         raise AgentError(f"the agent returned {type(reply).__name__}; expected a Reply")
     if not isinstance(reply.text, str):  # pyright: ignore[reportUnnecessaryIsInstance] - likewise
-        raise AgentError(f"the agent's Reply has {type(reply.text).__name__} for its text; expected a text")
+        raise AgentError(f"the text of the agent's Reply has type {type(reply.text).__name__}; expected str")
     return reply
 
 
 def _finish(trial: RunningTrial, calls: Sequence[ModelCalled]) -> Finish | None:
-    """How the last answer of a turn ended, with a warning unless it simply ended.
+    """How the last answer of a turn ended, with a warning unless it ended normally.
 
-    Raises `AgentError` if the provider withheld an answer or broke it off: whatever the agent made of that, the test
-    did not take place as written. So it does for one whose own program was left without an answer by an outage.
+    Raises `AgentError` if the provider withheld an answer or cut it off: whatever the agent made of that, the test was
+    not carried out as written. The same holds if an outage left the agent's own program without an answer.
     """
     for call in calls:
         if call.finish is not None and call.finish.is_error:
@@ -145,7 +142,7 @@ def _finish(trial: RunningTrial, calls: Sequence[ModelCalled]) -> Finish | None:
         return None
     finish = calls[-1].finish
     if calls[-1].relayed and (finish is None or not finish.undecided):
-        return None  # what the agent made of the model's last answer is its reply
+        return None  # the reply is whatever the agent made of the model's last answer
     if finish is None:
         trial.warn(f"{calls[-1].model}: the server did not say how the answer ended; assuming it is complete")
         return None
@@ -159,9 +156,9 @@ def _finish(trial: RunningTrial, calls: Sequence[ModelCalled]) -> Finish | None:
 
 
 def _is_outage(call: ModelCalled) -> bool:
-    """Whether the call failed through no fault of the agent. A request that the server refuses is the agent's fault.
+    """Whether the call failed through no fault of the agent. A rejected request is the agent's fault.
 
-    An answer that broke off has a status of success.
+    An answer that broke off has a success status.
     """
     if call.error is None:
         return False
@@ -172,8 +169,8 @@ def _is_outage(call: ModelCalled) -> bool:
 def _waited_in_vain(calls: Sequence[ModelCalled]) -> ModelCalled | None:
     """The call at which the agent gave up waiting for the model, if no other call was answered since it began.
 
-    A model that does not answer is not the agent's failure, and what an agent does without one is no test of it. An
-    agent that asks twice and drops the slower answer, or has heard enough of one, was answered.
+    A model that does not answer is not the agent's failure, and what an agent does without a model tests nothing. An
+    agent that asks twice and drops the slower answer, or stops reading early, did get an answer.
     """
     relayed = [call for call in calls if call.relayed]
     if not relayed:
@@ -185,7 +182,7 @@ def _waited_in_vain(calls: Sequence[ModelCalled]) -> ModelCalled | None:
 
 
 def _answered_ms(call: ModelCalled) -> float:
-    """When the answer was complete, in milliseconds of the trial; never, without one."""
+    """When the answer was complete, in milliseconds of the trial; minus infinity if there was no answer."""
     ended = call.timing.attempts[-1].last_byte_ms if call.timing.attempts else None
     return -math.inf if call.error is not None or ended is None else call.at_ms + ended
 
@@ -203,7 +200,7 @@ def _cut_after_ms(trial: RunningTrial) -> float | None:
 def _latency(trial: RunningTrial, calls: tuple[ModelCalled, ...], duration_ms: float, began: float) -> Latency:
     """The call's latency if the turn was a single call, otherwise the agent's time for the turn.
 
-    A call that was relayed is only a part of its turn.
+    A relayed call is only part of its turn.
     """
     if len(calls) == 1 and calls[0].error is None and not calls[0].relayed:
         timing = calls[0].timing
@@ -220,7 +217,7 @@ def _latency(trial: RunningTrial, calls: tuple[ModelCalled, ...], duration_ms: f
 
 
 def _lagged(trial: RunningTrial, began: float, duration_ms: float) -> tuple[Spoiled, ...]:
-    """How lag may have distorted the time of a turn that began at `began`; it is recorded as an event too."""
+    """How lag may have distorted the time of a turn that began at `began`. The lag is also recorded as an event."""
     ended = time.perf_counter()
     lag_ms = 0.0 if trial.parts.lag is None else trial.parts.lag.worst_ms(began, ended)
     limit_ms = trial.parts.retry.lag_limit_ms

@@ -54,7 +54,7 @@ from steadyhand.records.run import TrialKey
 from steadyhand.records.scenario import RunCode, Scenario, Step
 
 TerminationFunction = Callable[[tuple[ConversationTurn, ...], TrialContext], "bool | str | Awaitable[bool | str]"]
-"""A plugin's own condition for ending a conversation. A non-empty text means yes, and gives the reason."""
+"""A plugin's own condition for ending a conversation. A non-empty string means yes, and gives the reason."""
 
 ScoreRubric = Callable[[Sequence[Material], LatencyTier | None, TrialContext], Awaitable[RubricScore]]
 E = TypeVar("E", bound=AnyEvent)
@@ -66,17 +66,17 @@ def no_termination_function(name: str) -> TerminationFunction:
 
 
 class PreparedCheck:
-    """A check with what is the same in every trial: its evaluator, its parameters, and what they declare.
+    """A check and what is the same in every trial: its evaluator, its parameters, and what they declare.
 
-    `budget` is the latency budget that it grades, if it does.
+    `budget` is the latency budget that the check grades, if any.
     """
 
     __slots__ = ("_text_check", "budget", "digest", "evaluator", "fails_for_good", "params", "reads", "spec")
 
     def __init__(self, spec: EvaluationSpec, evaluator: AnyEvaluator) -> None:
-        """Raises what the evaluator does about its parameters."""
+        """Raises whatever the evaluator raises for invalid parameters."""
         self.spec: EvaluationSpec = spec
-        """Kept alive, because checks are found by its identity."""
+        """Kept alive, because checks are looked up by the identity of their specification."""
         self.evaluator: AnyEvaluator = evaluator
         self.params: Any = evaluator.params.model_validate(spec.params)
         self.reads: frozenset[Visible] = reads_of(evaluator)
@@ -87,20 +87,20 @@ class PreparedCheck:
 
     @property
     def text_check(self) -> TextCheck | None:
-        """The check on a part of an answer, if it can be made on one."""
+        """The same check on part of an answer, if it supports that."""
         if self._text_check is None:
             self._text_check = (text_check(self.evaluator, self.params),)
         return self._text_check[0]
 
     @property
     def needs_judge(self) -> bool:
-        """Raises what the evaluator's declaration does."""
+        """Raises whatever the evaluator's declaration raises."""
         return needs_judge(self.evaluator, self.params)
 
 
 class Invariants(NamedTuple):
-    """The safety invariants of a step: how many, those that can be checked on a part of an answer, with their names,
-    and the names of those that cannot."""
+    """The safety invariants of a step: their number, those that can be checked on part of an answer, with their names,
+    and the names of the others."""
 
     total: int
     names: tuple[str, ...]
@@ -109,18 +109,18 @@ class Invariants(NamedTuple):
 
 
 class PreparedStep:
-    """A step with what is the same in every trial: its latency budgets and its invariants."""
+    """A step and what is the same in every trial: its latency budgets and its invariants."""
 
     __slots__ = ("_invariants", "budgets", "step")
 
     def __init__(self, step: Step, prepared: Callable[[EvaluationSpec], PreparedCheck]) -> None:
         self.step: Step = step
-        """Kept alive, because steps are found by its identity."""
+        """Kept alive, because steps are looked up by identity."""
         self.budgets: tuple[LatencyBounds, ...] = tuple(_budgets(step, prepared))
         self._invariants: Invariants | None = None
 
     def invariants(self, prepared: Callable[[EvaluationSpec], PreparedCheck]) -> Invariants:
-        """Raises what an evaluator does about its parameters."""
+        """Raises whatever an evaluator raises for invalid parameters."""
         if self._invariants is None:
             specs = [spec for spec in self.step.evaluations if spec.severity is not None]
             found = [(spec.name or spec.type, prepared(spec).text_check) for spec in specs]
@@ -137,7 +137,7 @@ def _budgets(step: Step, prepared: Callable[[EvaluationSpec], PreparedCheck]) ->
     for spec in step.evaluations:
         try:
             budget = prepared(spec).budget
-        except Exception:  # noqa: BLE001 - the check itself, when it is made, ends in this error
+        except Exception:  # noqa: BLE001 - the check itself will end in this error
             budget = None
         if budget is not None:
             yield budget
@@ -145,11 +145,11 @@ def _budgets(step: Step, prepared: Callable[[EvaluationSpec], PreparedCheck]) ->
 
 @dataclass(slots=True, kw_only=True)
 class TrialParts:
-    """A built trial: everything it needs, by object and not by name.
+    """A built trial: everything it needs, as objects rather than names.
 
-    `enforce_deadline` cuts a model's answer off at `critical_ms` of its latency budget. `score_rubric` runs after all
-    checks, with what a judge is shown of the last step and the latency tier. `missing_plugins` are those that the
-    scenario names and that are not installed: their actions and services were never offered to the agent.
+    `enforce_deadline` cuts off a model's answer at `critical_ms` of its latency budget. `score_rubric` runs after all
+    checks, with what a judge is shown of the last step and the latency tier. `missing_plugins` are named in the
+    scenario but not installed: their actions and services were never offered to the agent.
     """
 
     scenario: Scenario
@@ -174,9 +174,9 @@ class TrialParts:
     checks: dict[int, PreparedCheck] = field(default_factory=dict["int", "PreparedCheck"])
     """By `id()` of a check's specification; shared by the trials of a run."""
     steps: dict[int, PreparedStep] = field(default_factory=dict["int", "PreparedStep"])
-    """By `id()` of a step; shared in the same way."""
+    """By `id()` of a step; shared like `checks`."""
     doubts: Mapping[int, str] = field(default_factory=dict[int, str])
-    """Why the judge of a check may not decide it, keyed in the same way."""
+    """Why the judge of a check may not decide it, keyed like `checks`."""
     notes: Sequence[str] = ()
     missing_plugins: Sequence[str] = ()
     enforce_deadline: bool = False
@@ -186,7 +186,8 @@ class TrialParts:
 class RunningTrial:
     """Implements `TrialContext` for the parts, and keeps the events for the record.
 
-    `undecided` lists answers that were cut off by no fault of the model. With one of them the trial cannot pass.
+    `undecided` lists answers that were cut off through no fault of the model. With any of these, the trial cannot pass.
+    `zero` is when the trial began, by its clock.
     """
 
     def __init__(self, parts: TrialParts) -> None:
@@ -203,7 +204,7 @@ class RunningTrial:
         self._raised_failure: Exception | None = None
         self.started_at: str = utc_now()
         self._now = parts.clock.now
-        self._zero: float = self._now()
+        self.zero: float = self._now()
         self.caller: Caller = Caller(
             policy=parts.retry,
             gate=parts.gate,
@@ -247,7 +248,7 @@ class RunningTrial:
 
     @property
     def asks_agent(self) -> bool:
-        """Whether the current step is the agent's. A `code` step runs a program of the scenario's author."""
+        """Whether the current step is the agent's. A `code` step runs a program written by the scenario's author."""
         step = self.step
         return self.parts.agent is not None and (
             step is None or not isinstance(self.scenario.steps[step].task, RunCode)
@@ -259,14 +260,14 @@ class RunningTrial:
         return EVERYTHING_SEEN if agent is None or not self.asks_agent else self.shows_of(agent)
 
     def shows_of(self, agent: Agent) -> Shows:
-        """What it declares, and what has been seen of it: who calls a service of the trial has got its address."""
+        """What the agent declares, plus what was seen: an agent that called a service of the trial has its address."""
         shows = shows_of(agent)
         if self.parts.gateway is not None:
             shows = self.parts.gateway.shows(shows)
             if shows.services == "not_seen" and any(type(event) is ServiceCalled for event in self.events):
                 shows = msgspec.structs.replace(shows, services="seen")
         if self.live and self.parts.database is not None and shows.acts:
-            # A live trial uses the real database, which the agent may have been given as well.
+            # A live trial uses the real database, and the agent may have access to it too.
             shows = msgspec.structs.replace(shows, database="seen")
         return shows
 
@@ -285,12 +286,12 @@ class RunningTrial:
         }
 
     def elapsed_ms(self) -> float:
-        return ((self._now() - self._zero) * 1e6 + 0.5) // 1 / 1e3  # `ms_of`, two dozen times a trial
+        return ((self._now() - self.zero) * 1e6 + 0.5) // 1 / 1e3  # `ms_of`, two dozen times a trial
 
     def emit(self, event: AnyEvent) -> None:
-        """Note an event, with the step and turn it happened in. What it brings from outside is made plain.
+        """Record an event, with the step and turn it happened in. External values in it are made plain.
 
-        Raises `UnreadableValue` for what cannot be.
+        Raises `UnreadableValue` for values that cannot be.
         """
         event = plain_fields(event)
         if event.step is None and self.step is not None:
@@ -300,14 +301,14 @@ class RunningTrial:
             sink.emit(event)
 
     def prepared(self, spec: EvaluationSpec) -> PreparedCheck:
-        """The check, prepared once for all trials of a run. Raises what the evaluator or the lack of one does."""
+        """The check, prepared once for all trials of a run. Raises what its evaluator, or the lack of one, raises."""
         known = self.parts.checks.get(id(spec))
         if known is None:
             known = self.parts.checks[id(spec)] = PreparedCheck(spec, self.parts.evaluator(spec.type))
         return known
 
     def seen_by(self, check: PreparedCheck) -> TrialContext:
-        """The trial as the check may use it: without the judge unless the check declares to need one."""
+        """The trial as the check may use it: without the judge, unless the check declares that it needs one."""
         if self.parts.judge is None or check.needs_judge:
             return self
         return cast("TrialContext", UnjudgedTrial(self))
@@ -327,7 +328,7 @@ class RunningTrial:
         return [event for event in self.events[mark:] if type(event) is kind]
 
     async def raise_broken(self) -> None:
-        """Raise the failure of a mock or plugin, once. Even if the agent caught it, it is an error of the trial."""
+        """Raise the error of a broken mock or plugin, once. It is an error of the trial even if the agent caught it."""
         services = self.parts.services
         broken = None if services is None else await services.broken()
         if broken is not None and broken is not self._raised_failure:
@@ -339,7 +340,7 @@ class RunningTrial:
 
 
 class UnjudgedTrial:
-    """A trial as a check sees it that declares to need no judge: it has none."""
+    """A trial without its judge, for checks that do not declare that they need one."""
 
     judge: None = None
 

@@ -1,4 +1,4 @@
-"""A conversation: agent, turn evaluations, termination, user, turn after turn, within its time limits.
+"""A conversation, turn by turn: agent, turn evaluations, termination, user; all within its time limits.
 
 Its figures are counted from the events of the trial.
 """
@@ -96,8 +96,8 @@ class ConversationManager:
     async def execute_conversation(self, history: tuple[Message, ...]) -> ConversationResult:
         """Talk until a condition applies, or turns or time run out. `history` is what was said in earlier steps.
 
-        Running out of time fails it, with `limit` set and the turns so far kept. Raises `TrialError` if the agent, the
-        simulated user or a judge could not answer; `result` is set even then.
+        If time runs out, the conversation fails, with `limit` set and the turns so far kept. Raises `TrialError` if the
+        agent, the simulated user or a judge could not answer; `result` is set even then.
         """
         trial = self._trial
         self.messages = history
@@ -189,7 +189,7 @@ class ConversationManager:
         self.turns[-1] = msgspec.structs.replace(self.turns[-1], turn_evaluations=tuple(results))
 
     async def _turn_evaluations(self, number: int, turn: AgentTurn, mark: int) -> list[EvaluationResult]:
-        """Run the checks of every turn, and those that the script adds at this one."""
+        """Run the checks of every turn, and those that the script adds for this one."""
         self._waiting_for = "the turn's evaluations"
         specs = (*self._task.config.turn_evaluations, *self._script.evaluations_at(number))
         if not specs and not self._step.reply_due:
@@ -221,8 +221,8 @@ class ConversationManager:
             raise TrialError("no model plays the user: set --user-model, --model, or `user_model` in steadyhand.toml")
         self._waiting_for = "the simulated user"
         said = await user.generate_response(tuple(self.turns), config, self._trial)
-        if not isinstance(said, str) or not said.strip():  # pyright: ignore[reportUnnecessaryIsInstance] - a third party's may not keep to the port
-            raise TrialError(f"the simulated user said {said!r}; expected a text")
+        if not isinstance(said, str) or not said.strip():  # pyright: ignore[reportUnnecessaryIsInstance] - a third-party simulator may not follow the port
+            raise TrialError(f"the simulated user said {said!r}; expected text")
         self._simulated += 1
         return said
 
@@ -306,10 +306,10 @@ class ConversationManager:
 def conversation_metrics(
     conversations: Sequence[ConversationResult], steps: Iterable[int], events: Sequence[AnyEvent]
 ) -> ConversationMetrics | None:
-    """All conversations of a trial together; None if it had none. `steps` are the steps they took place in.
+    """The metrics of all conversations of a trial; None if it had none. `steps` are the steps they took place in.
 
-    Tokens count every call of these steps, final evaluations included; calls per turn count only those made during the
-    conversation.
+    Tokens are counted over all calls of these steps, final evaluations included; calls per turn, only over those made
+    during the conversation.
     """
     if not conversations:
         return None
@@ -349,7 +349,7 @@ def token_usage(calls: Iterable[ModelCalled]) -> TokenUsage:
 
 
 def simulator_quality(turns_simulated: int, events: Iterable[AnyEvent]) -> SimulatorQuality | None:
-    """How well the simulated user did, from a conversation's `events`; None if there was none."""
+    """How well the simulated user did, from a conversation's `events`; None if no user was simulated."""
     notes = [event for event in events if isinstance(event, Noted) and event.topic == ASKED_AGAIN]
     refused = [note for note in notes if not note.figures.get("kept")]
     if not turns_simulated and not notes:

@@ -1,4 +1,4 @@
-"""When a conversation is over: by keyword, rule, judge or a plugin's function."""
+"""When a conversation is over: decided by a keyword, a rule, a judge or a plugin's function."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _COMPARED_BY_WORD = 1000
 
 
 def similarity(one: str, other: str) -> float:
-    """How alike two texts are, from 0 to 1: short ones by letters, long ones by their sequence of words."""
+    """How similar two texts are, from 0 to 1: short ones by their letters, long ones by their sequence of words."""
     one, other = " ".join(one.casefold().split()), " ".join(other.casefold().split())
     if one == other:
         return 1.0
@@ -33,7 +33,7 @@ def similarity(one: str, other: str) -> float:
     # An upper bound that is cheap to compute: words matched in any order.
     if at_most < 0.5:
         return at_most
-    # The time it takes grows faster than the square of their number.
+    # Only the opening: the time taken grows faster than the square of the number of words.
     opening = difflib.SequenceMatcher(None, first[:_COMPARED_BY_WORD], second[:_COMPARED_BY_WORD])
     return min(opening.ratio(), at_most) if max(len(first), len(second)) > _COMPARED_BY_WORD else opening.ratio()
 
@@ -60,7 +60,7 @@ async def check_termination(
 ) -> Ending | None:
     """The first condition that holds after the latest turn, or None.
 
-    Raises `TrialError` if a condition could not be judged: going on would record turns that perhaps should not exist.
+    Raises `TrialError` if a condition could not be judged: continuing might record turns that should not exist.
     """
     for condition in conditions:
         evidence = await _evidence(condition, turns, trial, functions)
@@ -146,9 +146,9 @@ async def _ask_function(
         raise PluginError(f"termination function {name!r} raised {type(error).__name__}: {error}") from error
     if isinstance(answer, str):
         return f"function {name!r}: {answer}" if answer else None
-    if not isinstance(answer, bool):  # pyright: ignore[reportUnnecessaryIsInstance] - a third party's function may not keep to its type
+    if not isinstance(answer, bool):  # pyright: ignore[reportUnnecessaryIsInstance] - a third-party function may not follow its type
         found = type(answer).__name__
-        raise PluginError(f"termination function {name!r} answered with {found}; expected true, false or a text")
+        raise PluginError(f"termination function {name!r} answered with {found}; expected true, false or a string")
     return f"function {name!r} said so" if answer else None
 
 

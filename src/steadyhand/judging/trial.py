@@ -221,7 +221,8 @@ def _all_pass(found: _Sorted) -> tuple[Verdict, str]:
         return Verdict.FAILED, f"{len(found.failed)} of {_checks(found)} failed: {named(found.failed)}"
     if found.error or found.inconclusive:
         return _undecided(found)
-    return Verdict.PASSED, "the only check passed" if found.total == 1 else f"all {_checks(found)} passed"
+    total = found.total
+    return Verdict.PASSED, "the only check passed" if total == 1 else f"all {total} checks passed"
 
 
 def _any_pass(found: _Sorted) -> tuple[Verdict, str]:

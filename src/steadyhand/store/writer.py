@@ -44,7 +44,8 @@ UPDATE trial SET name=?, verdict=?, outcome=?, latency_ms=?, body=?
 WHERE position=? AND scenario_id=? AND idx=? AND verdict=?
 """
 _GATHER_S = 0.05
-_ROWS_AT_ONCE = 500
+_ROWS_AT_ONCE = 64
+"""Statements of so many rows and fewer are compiled once, and kept by the connection."""
 
 
 class _Row(NamedTuple):

@@ -1,4 +1,4 @@
-"""A provider whose limits nobody configured, by a clock that is set: many calls at a time, in no time."""
+"""A provider with unknown limits, on a fake clock: many calls at a time, in no time."""
 
 import asyncio
 
@@ -74,7 +74,7 @@ async def test_calls_wait_for_their_turn_instead_of_being_refused_again_and_agai
 
 
 def starts(pace, now, count):
-    """When so many calls start that are asked for at once."""
+    """When `count` calls start that are all requested at once."""
     found = []
     for _ in range(count):
         found.append(now + pace.wait_s(now))
@@ -115,3 +115,44 @@ def test_a_provider_that_takes_no_call_at_all_is_asked_now_and_then():
     for start in starts(pace, 0.0, 5):
         pace.limited(9.0, started=start)
     assert starts(pace, 20.0, 2) == pytest.approx([20.0, 25.0])
+
+
+@pytest.mark.parametrize(
+    ("latency_ms", "in_flight", "spacing_s"),
+    [(50, 64, SPACING_S), (300, 512, SPACING_S), (1, 64, 0.001 / 128), (300, 10_000, 0.3 / 20_000)],
+)
+def test_the_spacing_is_at_most_half_of_what_the_calls_in_flight_need(latency_ms, in_flight, spacing_s):
+    pace = Pace()
+    for _ in range(200):
+        pace.answered(latency_ms)
+    pace.wait_s(10.0, in_flight=in_flight)
+    assert pace.wait_s(10.0, in_flight=in_flight) == pytest.approx(spacing_s)
+
+
+def test_quick_answers_do_not_undo_a_spacing_that_a_rate_limit_asked_for():
+    pace = Pace()
+    for start in starts(pace, 0.0, 8):
+        pace.answered(0.1)
+        pace.limited(1.0, started=start)
+    assert pace.slowed
+    before = pace.wait_s(20.0, in_flight=64)
+    assert pace.wait_s(20.0, in_flight=64) - before > 100 * SPACING_S
+
+
+def test_one_slow_answer_among_quick_ones_does_not_space_the_rest():
+    pace = Pace()
+    for _ in range(200):
+        pace.answered(1)
+    pace.answered(100)
+    pace.wait_s(10.0, in_flight=64)
+    assert pace.wait_s(10.0, in_flight=64) < SPACING_S / 2
+
+
+@pytest.mark.parametrize("reported", [-5.0, float("inf"), float("nan")])
+def test_a_latency_that_cannot_be_does_not_change_the_spacing(reported):
+    pace = Pace()
+    pace.answered(reported)
+    for _ in range(50):
+        pace.answered(50)
+    pace.wait_s(10.0, in_flight=64)
+    assert pace.wait_s(10.0, in_flight=64) == pytest.approx(SPACING_S)

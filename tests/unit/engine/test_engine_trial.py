@@ -202,7 +202,7 @@ class Returns:
     ],
 )
 async def test_a_check_that_returns_no_result_is_an_error_of_that_check(build, found, said):
-    """Also where later steps are fine: nothing of it may be lost."""
+    """Even if later steps are fine: no part of the error may be lost."""
     fine = check("string_contains", value="x")
     parts = build(scenario(asking("hi", check("returns"), fine), asking("hi", fine, index=1)), lambda turn, trial: "x")
     registry = parts.evaluator
@@ -311,7 +311,7 @@ class NoDeletes(EvaluationParams):
 
 
 class ReadsActions:
-    """A third party's check that says what it reads."""
+    """A third party's check that declares what it reads."""
 
     type = "no_deletes"
     params = NoDeletes
@@ -364,3 +364,32 @@ async def test_a_missing_plugin_decides_nothing_about_a_program_of_the_authors(b
     assert [each.verdict for each in record.evaluations] == [Verdict.FAILED, Verdict.INCONCLUSIVE]
     assert "'@acme/files'" in record.evaluations[1].message
     assert record.missing_plugins == ("@acme/files",)
+
+
+async def test_trials_that_are_at_the_same_point_go_on_together(build):
+    passed_by: list[str] = []
+
+    class Noted:
+        type = "noted"
+        params = EvaluationParams
+
+        async def evaluate(self, params, result, context):
+            passed_by.append(f"check {result.reply}")
+            return passed("noted")
+
+    async def run(name):
+        parts = build(scenario(asking("hi", check("noted"))), lambda turn, trial: name)
+        parts.evaluator = lambda type_: Noted()
+        closed = parts.agent.close
+
+        async def close():
+            passed_by.append(f"close {name}")
+            await closed()
+
+        parts.agent.close, parts.agent.closes_at_once = close, True  # otherwise it is shielded, and waits for a round
+        return await run_trial(parts)
+
+    async with asyncio.TaskGroup() as group:
+        for name in "abc":
+            group.create_task(run(name))
+    assert passed_by == ["check a", "check b", "check c", "close a", "close b", "close c"]

@@ -83,8 +83,10 @@ class ChatReader(AnswerReader):
             self._read_all(events, ends)
             return False
         at = events.index(DONE)
-        self._read_all(events[:at], ends[:at])
-        self.done = ends[at]
+        done = ends[at]
+        del events[at:], ends[at:]
+        self._read_all(events, ends)
+        self.done = done
         return True
 
     def _read_all(self, events: list[bytes], ends: list[int]) -> None:
@@ -99,24 +101,28 @@ class ChatReader(AnswerReader):
             return
         texts, pieces = self.texts, self.pieces
         for answer, end in zip(answers, ends, strict=True):
-            choice = answer.choices[0] if answer.choices and len(answer.choices) == 1 else _NO_CHOICE
+            choices = answer.choices
+            choice = choices[0] if choices and len(choices) == 1 else _NO_CHOICE
             delta = choice.delta
-            if (
-                delta is not None
-                and type(delta.content) is str
-                and delta.content
-                and not (choice.index or choice.finish_reason or delta.tool_calls or delta.refusal)
-                and answer.usage is None
-                and answer.error is None
-                and answer.object != "error"
-            ):  # a piece of text and nothing else, as nearly all are; `_add` would do the same
-                texts.append(delta.content)
-                pieces.append((end, len(delta.content)))
-                if self.first_token is None:
-                    self.first_token = end
-                    self.seen = True
-            else:
+            if delta is None or choice.index or choice.finish_reason or delta.tool_calls or delta.refusal:
                 self._add(answer, end)
+                continue
+            text = delta.content
+            if (
+                not text
+                or type(text) is not str
+                or answer.usage is not None
+                or answer.error is not None
+                or answer.object == "error"
+            ):
+                self._add(answer, end)
+                continue
+            # A piece of text and nothing else, as nearly all are; `_add` would do the same.
+            texts.append(text)
+            pieces.append((end, len(text)))
+            if self.first_token is None:
+                self.first_token = end
+                self.seen = True
 
     def whole(self, body: bytes) -> None:
         super().whole(body)

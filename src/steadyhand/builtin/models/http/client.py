@@ -1,4 +1,4 @@
-"""Requests to one endpoint over kept connections, and their errors.
+"""Requests to one endpoint over kept-alive connections, and their errors.
 
 An error becomes a `ModelError` that says whether a retry may help.
 """
@@ -30,7 +30,11 @@ from steadyhand.records.chat import ChatRequest
 
 _IDLE_S = 30.0
 _STALE_S = 1.0
-"""A stale connection fails within a round trip. One that fails later broke while the server was working."""
+"""A stale connection fails within one round trip. If it fails later, it broke while the server was working."""
+_TOGETHER = 16
+"""Enough to keep the code in the processor's cache, few enough to be done in a millisecond or two."""
+_ROUNDS = 4
+"""About as many as the engine needs for one trial after its answer (`engine.trial.keep_step`)."""
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _HEADER_VALUE = re.compile(r"[^\x00-\x08\x0a-\x1f\x7f]*")
 _MESSAGE_CHARS = 300
@@ -44,37 +48,53 @@ class CannotConnect(Exception):
     """Could not connect to the server; the message says why."""
 
 
-class _Turns:
-    """Wakes the tasks that wait for an answer one by one, and polls the sockets in between.
+class WakeQueue:
+    """Wakes the tasks that wait for an answer: `at_once` of them, then more after `rounds` of the event loop, so that
+    the sockets are polled in between.
 
-    Answers come in clusters, and each task goes on to check and record its own. If all of a cluster did so in the same
-    round of the event loop, whatever arrives meanwhile would be stamped late by all of that work.
+    Answers arrive in clusters, and each task then checks and records its own. Where we stamp arrivals by our own clock,
+    tasks are woken one by one: if a whole cluster continued in the same round, all of that work would delay the stamps
+    of whatever arrives meanwhile. Where the kernel stamps them, several tasks continue together, which is cheaper.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, at_once: int, rounds: int) -> None:
+        self._at_once: int = at_once
+        self._rounds: int = rounds
         self._waiting: deque[asyncio.Future[None]] = deque()
-        self._taken: bool = False
+        self._rounds_left: int = 0
+        self._scheduled: bool = False
 
     def wake(self, waiter: asyncio.Future[None]) -> None:
         self._waiting.append(waiter)
-        if not self._taken:
-            self._taken = True
-            self._next()
+        if not self._scheduled:
+            self._scheduled = True
+            loop = waiter.get_loop()
+            loop.call_soon(self._next, loop)
 
-    def _next(self) -> None:
-        while self._waiting:
+    def _next(self, loop: asyncio.AbstractEventLoop) -> None:
+        if self._rounds_left:
+            self._rounds_left -= 1
+        elif self._wake_some():
+            self._rounds_left = self._rounds - 1
+        else:
+            self._scheduled = False
+            return
+        loop.call_soon(self._next, loop)
+
+    def _wake_some(self) -> int:
+        woken = 0
+        while self._waiting and woken < self._at_once:
             waiter = self._waiting.popleft()
             if not waiter.done():
                 waiter.set_result(None)
-                waiter.get_loop().call_soon(self._next)
-                return
-        self._taken = False
+                woken += 1
+        return woken
 
 
 class HttpClient:
-    """Posts JSON. Makes as many connections as there are requests at a time. Must be used on one event loop.
+    """Posts JSON. Opens as many connections as there are concurrent requests. Must be used on one event loop.
 
-    A proxy of the environment is used. Raises `SetupError` when it cannot be.
+    Uses the proxy set in the environment. Raises `SetupError` if that is not possible.
     """
 
     def __init__(self, url: str, headers: Mapping[str, str], *, method: str = "POST") -> None:
@@ -86,7 +106,7 @@ class HttpClient:
         self._context: ssl.SSLContext | None = _context() if secure else None
         target = quote(parts.path or "/", safe="/%:=&~+!$,;'@()*") + (f"?{parts.query}" if parts.query else "")
         authority = _authority(self._host, parts.port)
-        if self.proxy is not None and not secure:  # no tunnel: the proxy passes each request on
+        if self.proxy is not None and not secure:  # no tunnel: the proxy forwards each request
             target = f"http://{authority}{target}"
             if self.proxy.authorization:
                 headers = {**headers, "Proxy-Authorization": self.proxy.authorization}
@@ -97,20 +117,21 @@ class HttpClient:
         self._idle: list[Connection] = []
         self._connections: set[Connection] = set()
         self._closed: bool = False
-        self._turns = _Turns()
+        stamped = KERNEL_STAMPS and self._context is None
+        self._wakes = WakeQueue(at_once=_TOGETHER, rounds=_ROUNDS) if stamped else WakeQueue(at_once=1, rounds=1)
 
     async def post(
         self, body: bytes, stamps: Stamps, *, deadline: float, headers: Mapping[str, str] = _NO_HEADERS
     ) -> tuple[Connection, Response]:
-        """Send the body and wait for the head of the answer. `connection.release` or `close` has to follow.
+        """Send the body and wait for the head of the answer. Call `connection.release` or `close` afterwards.
 
-        `headers` are of this request alone, and take the place of those of the same name.
+        `headers` are for this request only, and replace those of the same name.
 
-        Raises `CannotConnect`, `Broken` or `NotHttp`, and `TimeoutError` when it is not over by `deadline`, a time of
-        the event loop; so does the rest of the answer.
+        Raises `CannotConnect`, `Broken` or `NotHttp`, and `TimeoutError` if it is not done by `deadline`, a time of the
+        event loop. Reading the rest of the answer raises the same errors.
 
         A server may close a kept connection just as we reuse it. A request that fails at once, before any byte of an
-        answer, was not read: it is sent again on a new connection, and timed from there.
+        answer, was not read: it is sent again on a new connection, and timed from then on.
         """
         head = self._head
         if headers:
@@ -168,7 +189,7 @@ class HttpClient:
         return connection
 
     def _made(self) -> Connection:
-        return Connection(freed=self._freed, lost=self._connections.discard, wake=self._turns.wake)
+        return Connection(freed=self._freed, lost=self._connections.discard, wake=self._wakes.wake)
 
     async def _connect_straight(self) -> Connection:
         if self._context is None:
@@ -219,7 +240,7 @@ def _authority(host: str, port: int | None) -> str:
 
 
 def _head(request: str, authority: str, headers: Mapping[str, str], own: Mapping[str, str] = _NO_HEADERS) -> bytes:
-    """Everything before the body, with a place for its length. `own` headers are sent byte for byte."""
+    """Everything before the body, with a placeholder for its length. `own` headers are sent byte for byte."""
     lines = {"host": f"Host: {authority}".encode(), "content-type": b"Content-Type: application/json"}
     lines.update((name.lower(), f"{name}: {value}".encode()) for name, value in headers.items())
     lines.update((name.lower(), f"{name}: {value}".encode("latin-1")) for name, value in own.items())
@@ -228,7 +249,7 @@ def _head(request: str, authority: str, headers: Mapping[str, str], own: Mapping
 
 
 class HttpOptions(Options):
-    """Options of all providers over HTTP. `body` is merged into every request and overrides everything else."""
+    """The options that all HTTP providers share. `body` is merged into every request and overrides everything else."""
 
     base_url: str | None = Field(default=None, min_length=1)
     api_key_env: str | None = Field(default=None, min_length=1)
@@ -241,7 +262,7 @@ class HttpOptions(Options):
 class HttpSettings(Record):
     """Validated settings. `url` is the endpoint; `host` is how messages refer to it; `headers` include the key.
 
-    `defaults` are headers in whose place an agent's client may put its own.
+    `defaults` are headers that an agent's client may replace with its own.
     """
 
     url: str

@@ -1,11 +1,10 @@
-"""Server-sent events, and the base of every vendor's reader: text, tool calls, tokens, and the place of each in the
+"""Server-sent events, and the base class of every vendor's reader: text, tool calls, tokens, and their positions in the
 body."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from functools import lru_cache
-from itertools import accumulate
 from typing import Any, ClassVar, cast
 
 import msgspec
@@ -27,8 +26,8 @@ ServerEvents = tuple[list[bytes], list[int]]
 class EventStream:
     """Splits a stream of bytes into events. Lines end in LF or CRLF; `event:`, `id:` and comments are skipped.
 
-    An event ends at its blank line, except `[DONE]`, which ends with its own line: nothing may follow it, so that the
-    answer is complete when it arrives. An incomplete event at the end of the stream is dropped.
+    An event ends at its blank line, except `[DONE]`, which ends with its own line: nothing may follow it, so the answer
+    is complete when it arrives. An incomplete event at the end of the stream is dropped.
     """
 
     __slots__ = ("_data", "_end", "_rest")
@@ -80,7 +79,10 @@ class EventStream:
         self._end = end
 
     def _take_plain(self, block: bytes) -> tuple[ServerEvents, bytes]:
-        """The events of a block in which each is one data line, as nearly always, and what is left; else all is."""
+        """The events of a block in which each is a single data line, as nearly all are, and the rest of the block.
+
+        The rest is the whole block if it has any other form.
+        """
         if block[:6] != _DATA:
             return ([], []), block
         events = block[6:].split(b"\n\ndata: ")
@@ -91,18 +93,19 @@ class EventStream:
             rest = _DATA + events.pop()
         if block.count(b"\n") != 2 * len(events) or b"\r" in block:
             return ([], []), block
-        ends = list(accumulate([len(data) + 8 for data in events], initial=self._end))
-        self._end = ends[-1]
-        del ends[0]
-        if DONE in events:
-            ends = [end - 1 if data == DONE else end for data, end in zip(events, ends, strict=True)]
+        ends: list[int] = []
+        end = self._end
+        for data in events:
+            end += len(data) + 8
+            ends.append(end - 1 if data == DONE else end)
+        self._end = end
         return (events, ends), rest
 
 
 _finish_reason = lru_cache(maxsize=64)(FinishReason)
 
 NOT_DECODED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What a decoder raises for a document that is no JSON, of another shape, or nested too deeply."""
+"""What a decoder raises for a document that is not JSON, has a different shape, or is nested too deeply."""
 
 
 class UnreadableResponse(Exception):
@@ -146,11 +149,11 @@ _decode_arguments = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 class AnswerReader(ABC):
-    """Collects one answer, streamed or complete. The reader of each wire defines in `read` what an event means.
+    """Collects one answer, streamed or complete. Each wire's reader defines in `read` what an event means.
 
     `pieces` are (position in the body, number of characters); `first_token` and `done` are positions in the body too,
-    `done` being None until the answer ends. `finish_reason` is the server's own term, and `refused` whether the text is
-    marked as a refusal. Raises `UnreadableResponse` and `ErrorInAnswer`.
+    and `done` is None until the answer ends. `finish_reason` is the server's own term; `refused` says whether the text
+    is marked as a refusal. Raises `UnreadableResponse` and `ErrorInAnswer`.
     """
 
     ends: ClassVar[tuple[bytes, ...]] = ()
@@ -206,7 +209,7 @@ class AnswerReader(ABC):
     def feed(self, block: bytes) -> bool:
         """Read a block of an event stream. Returns whether the answer ended in it; nothing after that is read.
 
-        Only chat completions end with `[DONE]`; elsewhere a gateway may add it, and it means nothing.
+        Only chat completions end with `[DONE]`. Elsewhere a gateway may add it, but it means nothing.
         """
         for data, end in zip(*self.events.feed(block), strict=True):
             if data != DONE:
@@ -242,7 +245,7 @@ def not_read(error: Exception, data: bytes) -> UnreadableResponse:
 
 
 def error_text(body: bytes) -> str:
-    """The message in an error response, whatever shape it has."""
+    """The message in an error response of any shape."""
     try:
         value = msgspec.json.decode(body)
     except NOT_DECODED:

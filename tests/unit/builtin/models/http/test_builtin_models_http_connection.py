@@ -1,4 +1,4 @@
-"""The connection under `openai/NAME`, against servers that write their bytes by hand."""
+"""The connection under `openai/NAME`, against servers that write raw bytes."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import Self
 
 import pytest
 
+from steadyhand.builtin.models.http.client import WakeQueue
 from steadyhand.builtin.models.openai import OpenAIModel
 from steadyhand.errors import ModelError
 from steadyhand.plugins.plugin import ModelSettings
@@ -190,7 +191,7 @@ async def test_a_connection_that_the_server_closed_is_not_used_again():
 
 
 async def test_every_byte_of_an_end_may_come_alone():
-    """Also one that the text seems to announce before."""
+    """Even after a text that looks like the end."""
 
     async def serve(_: bytes, writer: asyncio.StreamWriter) -> None:
         events = b'data: {"choices": [{"delta": {"content": "say [DONE] now"}}]}\r\n\r\n' + EVENTS.replace(
@@ -236,7 +237,7 @@ async def test_a_large_request_goes_out_whole_and_is_sent_when_its_last_piece_is
 
 
 async def test_a_refusal_that_comes_while_the_request_is_still_being_sent():
-    """The rest of the request is kept back: whoever refuses it does not read it."""
+    """The rest of the request is held back: a server that refuses it does not read it."""
     asked = ChatRequest(messages=(Message(role="user", content="long " * 4_000_000),))
     body = b'{"error": {"message": "that is too long"}}'
     answered = asyncio.Event()
@@ -315,3 +316,29 @@ async def test_over_tls_to_one_who_does_not_speak_it():
         with pytest.raises(ModelError):
             await ask(model)
         await model.close()
+
+
+@pytest.mark.parametrize(
+    ("at_once", "rounds", "woken"),
+    [(1, 1, [1, 1, 1, 1, 1]), (2, 1, [2, 2, 1]), (2, 3, [2, 0, 0, 2, 0, 0, 1]), (9, 4, [5])],
+)
+async def test_tasks_whose_answers_arrived_together_are_woken_a_few_at_a_time(at_once, rounds, woken):
+    loop = asyncio.get_running_loop()
+    queue = WakeQueue(at_once=at_once, rounds=rounds)
+    cancelled, *waiting = [loop.create_future() for _ in range(6)]
+    cancelled.cancel()
+    for future in (cancelled, *waiting):
+        queue.wake(future)
+    found, before = [], 0
+    while before < len(waiting):
+        await asyncio.sleep(0)
+        done = sum(future.done() for future in waiting)
+        found.append(done - before)
+        before = done
+    assert found == woken
+    await asyncio.sleep(0)
+    late = loop.create_future()
+    queue.wake(late)  # after a pause, and while the rounds of the last ones are not over
+    for _ in range(rounds + 2):
+        await asyncio.sleep(0)
+    assert late.done()
