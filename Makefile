@@ -147,7 +147,7 @@ bench-gateway: $(READY) ## measure what the gateway adds to a call, and check 10
 	$(BIN)/python -m pytest -q --no-cov -m slow tests/slow/test_slow_gateway.py -k ten_thousand --durations=1
 
 bench-scale: $(RAY) ## measure trials per second and CPU per trial: one process, two workers, two local Ray actors
-	$(BIN)/python -m benchmarks scale
+	$(BIN)/python -m benchmarks scale driver
 
 bench-store: $(READY) ## create a record of a million trials, and measure reading it; TRIALS=1000000
 	$(BIN)/python -m benchmarks store

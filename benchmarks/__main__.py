@@ -1,7 +1,7 @@
-"""`make bench`: every benchmark, its figures beside their targets, and an exit code.
+"""`make bench`: runs every benchmark, shows its figures beside their targets, and sets an exit code.
 
-A benchmark measures itself side by side with a bare client or the bare interpreter in the same run, so that a slow or
-busy machine does not change the ratios. `python -m benchmarks startup load` runs some of them.
+A benchmark runs alongside a bare client or the bare interpreter in the same run, so that a slow or busy machine does
+not change the ratios. `python -m benchmarks startup load` runs some of them.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ BENCHMARKS = {
     "viewer": "the viewer",
     "peers": "beside other tools",
 }
-APART = {"scale": "past one core", "store": "a million trials"}
-"""Those that are run only when they are named."""
+APART = {"scale": "past one core", "driver": "the driver of many workers", "store": "a million trials"}
+"""Benchmarks that run only when named."""
 
 
 def main() -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import heapq
 import itertools
 import math
 import time
@@ -76,10 +77,10 @@ class Launch(Protocol):
 class _Job:
     __slots__ = ("done", "given_at", "losses", "number", "planned")
 
-    def __init__(self, number: int, planned: PlannedTrial, done: asyncio.Future[TrialRecord]) -> None:
+    def __init__(self, number: int, planned: PlannedTrial, done: asyncio.Future[bytes]) -> None:
         self.number: int = number
         self.planned: PlannedTrial = planned
-        self.done: asyncio.Future[TrialRecord] = done
+        self.done: asyncio.Future[bytes] = done
         self.losses: int = 0
         self.given_at: float = 0.0
 
@@ -206,11 +207,13 @@ class Crew:
         self._starting: set[asyncio.Task[None]] = set()
         self._waiting: deque[_Job] = deque()
         self._suspects: deque[_Job] = deque()
+        self._dealing: bool = False
         self._numbers = itertools.count(1)
         self._hand_numbers = itertools.count(1)
         self._closing: bool = False
         self._timer: asyncio.TimerHandle | None = None
         self._encoded: dict[TrialKey, bytes] = {}
+        self.places: int = size.concurrency
         self.failure: str | None = None
         """Why no more trials can be run; None while they can."""
 
@@ -252,10 +255,6 @@ class Crew:
             jobs.clear()
 
     @property
-    def places(self) -> int:
-        return self._size.concurrency + sum(hand.ahead for hand in self._hands.values())
-
-    @property
     def lag_ms(self) -> float:
         """The worst recent state of any worker."""
         return max((hand.lag_ms for hand in list(self._hands.values())), default=0.0)
@@ -265,8 +264,19 @@ class Crew:
             raise TrialError(self.failure)
         job = _Job(next(self._numbers), planned, asyncio.get_running_loop().create_future())
         self._waiting.append(job)
-        self._deal()
-        return await job.done
+        self._deal_soon()
+        return self._decoded(await job.done)
+
+    def _decoded(self, data: bytes) -> TrialRecord:
+        """Decoded when it is about to be kept: a record that is used and freed at once costs half as much as one that
+        waits among hundreds of others."""
+        try:
+            record = decode(data)
+        except StoreError as error:
+            raise TrialError(f"the worker's message cannot be read: {error}") from error
+        if self._trusted:
+            self._encoded[record.key] = data
+        return record
 
     def encoded(self, key: TrialKey) -> bytes | None:
         """The worker's encoded record of a trial, available once, after `perform` has returned."""
@@ -303,7 +313,7 @@ class Crew:
             return
         hand.link = link
         self._hands[number] = hand
-        self._deal()
+        self._deal_soon()
 
     async def _launched(self, number: int, hear: Callable[[Report], None], lost: Callable[[str], None]) -> Link:
         for _ in range(MOST_LOSSES - 1):
@@ -333,18 +343,34 @@ class Crew:
         self.look()
         self._keep_looking()
 
+    def _deal_soon(self) -> None:
+        """Hand out everything that is requested in one iteration of the event loop together: looking for room costs as
+        much for one trial as for many."""
+        if not self._dealing:
+            self._dealing = True
+            asyncio.get_running_loop().call_soon(self._deal)
+
     def _deal(self) -> None:
+        self._dealing = False
         self._deal_out(self._suspects, lambda hand: hand.room_for_suspects)
         self._deal_out(self._waiting, lambda hand: hand.room)
 
     def _deal_out(self, jobs: deque[_Job], room: Callable[[_Hand], int]) -> None:
-        while jobs:
-            hand = max(self._hands.values(), key=room, default=None)
-            if hand is None or room(hand) <= 0:
-                return
+        """Each trial goes to the worker with the most room."""
+        if not jobs:
+            return
+        most_first = [(-free, hand.number) for hand in self._hands.values() if (free := room(hand)) > 0]
+        heapq.heapify(most_first)
+        while jobs and most_first:
             job = jobs.popleft()
-            if not job.done.done():
-                hand.order(job)
+            if job.done.done():
+                continue
+            hand = self._hands[most_first[0][1]]
+            hand.order(job)
+            if (free := room(hand)) > 0:
+                heapq.heapreplace(most_first, (-free, hand.number))
+            else:
+                heapq.heappop(most_first)
 
     def _hear(self, hand: _Hand, report: Report) -> None:
         """A record counts only if it comes from the worker that the trial is assigned to, so no trial counts twice."""
@@ -363,12 +389,13 @@ class Crew:
         for number, data in report.done:
             job = hand.take_back(number)
             if job is not None and not job.done.done():
-                self._settle(job, data)
+                job.done.set_result(data)
                 ended.append(job)
         if ended:
             if self._size.ahead:
                 hand.measure(ended)
-            self._deal()
+                self._count_places()
+            self._deal_soon()
 
     def _lost(self, hand: _Hand, reason: str) -> None:
         if self._hands.pop(hand.number, None) is None or self._closing:
@@ -388,15 +415,9 @@ class Crew:
                 )
             else:
                 (self._suspects if job.suspected else self._waiting).appendleft(job)
+        self._count_places()
         self._begin(self._start(next(self._hand_numbers)))
-        self._deal()
+        self._deal_soon()
 
-    def _settle(self, job: _Job, data: bytes) -> None:
-        try:
-            record = decode(data)
-        except StoreError as error:
-            job.done.set_exception(TrialError(f"the worker's message cannot be read: {error}"))
-            return
-        if self._trusted:
-            self._encoded[record.key] = data
-        job.done.set_result(record)
+    def _count_places(self) -> None:
+        self.places = self._size.concurrency + sum(hand.ahead for hand in self._hands.values())

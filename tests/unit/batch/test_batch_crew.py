@@ -1,10 +1,11 @@
-"""Who runs which trial when workers come and go. The workers here are ports that the tests hold in their hands."""
+"""Which worker runs which trial when workers come and go. The workers here are ports that the tests control."""
 
 import asyncio
 
 import pytest
 
 from steadyhand.batch.crew import SILENT_LOOKS, Crew, CrewSize, StartFailed
+from steadyhand.batch.local import Batch
 from steadyhand.batch.messages import CallEnd, LeaveRequest, Report
 from steadyhand.batch.plan import Plan
 from steadyhand.batch.provider import ProviderGate, ProviderLimits
@@ -18,7 +19,7 @@ from support.trial import a_scenario
 
 
 class Hand:
-    """A worker as the crew knows it, and what it was sent."""
+    """A worker as the crew sees it, and what it was sent."""
 
     def __init__(self, number, hear, lost):
         self.name = f"worker {number}"
@@ -62,7 +63,7 @@ PLAN = Plan([a_scenario()], seed=1, trials=40)
 
 
 class Office:
-    """Starts hands, and fails to from `refuse` on, or as often as it `stumbles`."""
+    """Starts hands; fails from the `refuse`th on, or `stumbles` times."""
 
     def __init__(self):
         self.hands = []
@@ -129,6 +130,59 @@ async def test_trials_are_shared_out_evenly_and_no_more_than_the_places(office):
         task.cancel()
 
 
+async def test_what_is_asked_for_together_is_handed_out_in_one_message_each_to_whoever_has_most_room(office):
+    crew = await opened(office, workers=3, concurrency=12)
+    waiting = perform(crew, 5)
+    await turn()
+    assert [[order.index for order in hand.trials] for hand in office.hands] == [[0, 3], [1, 4], [2]]
+    waiting[0].cancel()
+    waiting += [asyncio.ensure_future(crew.perform(PLAN[number])) for number in range(5, 14)]
+    await turn()
+    assert [len(hand.trials) for hand in office.hands] == [4, 4, 4]
+    assert [len(hand.sent) for hand in office.hands] == [2, 2, 2]
+    await crew.close()
+    for task in waiting:
+        task.cancel()
+
+
+async def test_a_record_that_cannot_be_read_is_an_error_of_its_trial_alone(office):
+    crew = await opened(office, workers=1, concurrency=2)
+    broken, whole = perform(crew, 2)
+    await turn()
+    (hand,) = office.hands
+    first, second = hand.trials
+    hand.hear(Report(done=[(first.number, b"not a record"), (second.number, encode(record_of(second)))]))
+    with pytest.raises(TrialError, match="the worker's message cannot be read"):
+        await broken
+    assert (await whole).key.index == 1
+    assert crew.encoded(PLAN[1].key) == encode(record_of(second))
+    await crew.close()
+
+
+async def test_a_driver_that_keeps_slowly_holds_the_workers_back(office, clock):
+    crew = await opened(office, clock=clock, workers=2, concurrency=6, ahead=False)
+    kept, unkept = [], []
+
+    def keep(record):
+        kept.append(record.key)
+        unkept.append(sum(len(hand.trials) for hand in office.hands) - len(kept))
+        clock.advance(1.0)  # seconds for each, as on a disk that hardly keeps up
+        return record
+
+    running = asyncio.ensure_future(Batch(crew, keep=keep).run(PLAN))
+    answered = set()
+    while not running.done():
+        for hand in office.hands:
+            fresh = [order for order in hand.trials if order.number not in answered]
+            answered.update(order.number for order in fresh)
+            hand.answer(*fresh)  # at once, however far behind the driver is
+        await turn()
+    await running
+    assert len(kept) == len(set(kept)) == len(PLAN)
+    assert max(unkept) == crew.places - 1 == 5
+    await crew.close()
+
+
 @pytest.mark.parametrize(
     ("seconds", "may_stop", "ahead"), [(0.005, False, True), (20.0, False, False), (0.005, True, False)]
 )
@@ -138,7 +192,7 @@ async def test_only_what_is_done_in_no_time_is_given_ahead(office, clock, second
     await turn()
     (hand,) = office.hands
     clock.advance(seconds)
-    hand.answer(*hand.trials)  # all at once, as after a slow answer to each
+    hand.answer(*hand.trials)  # all at once, as if each answer had been slow
     await turn()
     assert (crew.places > 20) is ahead
     assert (len(hand.trials) == 40) or not ahead
@@ -160,7 +214,7 @@ async def test_the_trials_of_a_lost_worker_are_done_again_and_count_once(office)
     second = office.hands[1]
     assert [order.index for order in second.trials] == [1, 2]
     assert [order.seed for order in second.trials] == [order.seed for order in given[1:]]
-    first.answer(given[1])  # it arrives late, from one that counts as lost
+    first.answer(given[1])  # it arrives late, from a worker that counts as lost
     await turn()
     assert [task.done() for task in waiting] == [True, False, False]
     for order in second.trials:
