@@ -278,8 +278,17 @@ def permutation_test(
 
 def _convolve(scenarios: Sequence[tuple[tuple[float, ...], int, int]], most_steps: int) -> dict[int, float] | None:
     """The distribution of the sum, or None when it takes too many steps."""
-    null, steps = {0: 1.0}, 0
-    for chances, step, start in sorted(scenarios, key=lambda each: (each[1], len(each[0]))):
+    ordered = sorted(scenarios, key=lambda each: (each[1], len(each[0])))
+    alike = sum(step == ordered[0][1] for _, step, _ in ordered)
+    dense, steps = [1.0], 0
+    for chances, _, _ in ordered[:alike]:  # their sums are one step apart, which a list adds up faster than a dict
+        steps += len(dense) * len(chances)
+        if steps > most_steps:
+            return None
+        dense = _multiplied(dense, chances)
+    lowest = sum(start for _, _, start in ordered[:alike])
+    null = {lowest + ordered[0][1] * at: chance for at, chance in enumerate(dense)}
+    for chances, step, start in ordered[alike:]:
         steps += len(null) * len(chances)
         if steps > most_steps:
             return None
@@ -291,6 +300,17 @@ def _convolve(scenarios: Sequence[tuple[tuple[float, ...], int, int]], most_step
                 wider[at] = wider.get(at, 0.0) + weight * chance
         null = wider
     return null
+
+
+def _multiplied(a: Sequence[float], b: Sequence[float]) -> list[float]:
+    """The coefficients of the product of two polynomials."""
+    few, many = sorted((a, b), key=len)
+    product = [0.0] * (len(a) + len(b) - 1)
+    for at, factor in enumerate(few):
+        product[at : at + len(many)] = [
+            so_far + factor * each for so_far, each in zip(product[at : at + len(many)], many, strict=True)
+        ]
+    return product
 
 
 def _draw(scenarios: Sequence[tuple[tuple[float, ...], int, int]], seen: int, seed: int, draws: int) -> PermutationTest:
@@ -419,6 +439,7 @@ def detectable_drop(baseline: Sequence[Tries], trials: int, *, alpha: float = 0.
     if not counted or trials < 1:
         return None
     z_alpha, z_power = normal_quantile(1 - alpha / 2), normal_quantile(power)
+    correction = min(1 / decided + 1 / trials for _, decided in counted)
 
     def margin(drop: float) -> float:
         total = null = other = 0.0
@@ -428,7 +449,6 @@ def detectable_drop(baseline: Sequence[Tries], trials: int, *, alpha: float = 0.
             total += rate - after
             null += pooled * (1 - pooled) * (1 / decided + 1 / trials)
             other += rate * (1 - rate) / decided + after * (1 - after) / trials
-        correction = min(1 / decided + 1 / trials for _, decided in counted)
         return total - correction - z_alpha * math.sqrt(null) - z_power * math.sqrt(other)
 
     return crossing(margin, 0.0, 1.0) if margin(1.0) >= 0 else None
