@@ -21,10 +21,11 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from steadyhand.records.chat import Attempt, ServerAnswer
-from steadyhand.records.location import Problem
+if TYPE_CHECKING:  # every command imports the errors, and few need the records
+    from steadyhand.records.chat import Attempt, ServerAnswer
+    from steadyhand.records.location import Problem
 
 ModelErrorKind = Literal["connect", "timeout", "rate_limit", "auth", "refused", "server", "stream", "malformed"]
 LimitKind = Literal["step_time", "turn_time", "conversation_time", "agent_steps", "tokens", "cost"]

@@ -10,12 +10,10 @@ import gc
 import importlib
 import os
 import sys
-import tempfile
-import traceback
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -23,8 +21,10 @@ from steadyhand.cli import options as shared
 from steadyhand.cli.terminal import Unwritten, leave_with, say, take_over
 from steadyhand.errors import ExitCode, FileError, SetupError, StoreError, UsageError
 from steadyhand.privacy import close_to_others
-from steadyhand.redaction import Redactor, secrets_in_command, secrets_of_process
 from steadyhand.version import __version__
+
+if TYPE_CHECKING:
+    from steadyhand.redaction import Redactor
 
 _COMMANDS = {
     "init": ("steadyhand.cli.init:init", "Create a small starter project."),
@@ -179,6 +179,8 @@ def _usage(error: click.ClickException) -> str:
 
 def _redactor() -> Redactor:
     """A redactor for the secrets in the environment and on the command line. A run knows more."""
+    from steadyhand.redaction import Redactor, secrets_in_command, secrets_of_process  # for errors only
+
     found = secrets_of_process(os.environ)
     for word in sys.argv[1:]:
         found |= secrets_in_command(word) | secrets_in_command(word.partition(":")[2])
@@ -203,6 +205,9 @@ def tell_bug(error: BaseException, redactor: Redactor | None = None) -> str:
 
     `redactor` is the run's redactor, if there is a run.
     """
+    import tempfile  # for errors only
+    import traceback
+
     text = _redactor().text("".join(traceback.format_exception(error)))
     text = text if redactor is None else redactor.text(text)
     what = f"steadyhand: unexpected {type(error).__name__}, a bug in Steadyhand"
