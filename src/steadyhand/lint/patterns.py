@@ -5,8 +5,9 @@ Also English phrases: forbidden ones that a right answer contains ("do not wait 
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
 import regex
@@ -109,6 +110,9 @@ _DERIVED = re.compile(
     r"|ary|ory|eter|eters|ter|ters|ysis|osis|itis|emia|aemia|uria"
 )
 """Suffixes that make a word from a stem: "back" is not a stem of "background", nor "stat" of "status"."""
+
+
+_WORD = re.compile(r"[^\W_]+")
 
 
 class Token(NamedTuple):
@@ -389,7 +393,7 @@ def is_stem(word: str, texts: Sequence[str]) -> bool:
     """Whether the word is truncated: by its ending, or because `texts` have it only as the start of derived words."""
     if len(word) < _MIN_LETTERS:
         return False
-    known = {found for text in texts for found in _words(text)}
+    known = _known_words(tuple(texts))
     if word in known or _WHOLE_WORDS.fullmatch(word):
         return False
     if _CUT_ENDINGS.fullmatch(word):
@@ -398,5 +402,7 @@ def is_stem(word: str, texts: Sequence[str]) -> bool:
     return len(word) >= _MIN_LETTERS_SEEN and any(_DERIVED.fullmatch(rest) for rest in longer)
 
 
-def _words(text: str) -> Iterable[str]:
-    return "".join(char if char.isalnum() else " " for char in text.casefold()).split()
+@functools.lru_cache(maxsize=64)
+def _known_words(texts: tuple[str, ...]) -> frozenset[str]:
+    """Cached: every alternative of every pattern is looked for in the scenario's own texts."""
+    return frozenset(found for text in texts for found in _WORD.findall(text.casefold()))

@@ -6,6 +6,7 @@ consists only of syntax both read alike is checked with `re`.
 
 from __future__ import annotations
 
+import functools
 import re
 import unicodedata
 from typing import NamedTuple
@@ -68,7 +69,9 @@ def _may_be_large(pattern: str) -> bool:
     return size > 50_000  # `text_match.LARGEST_PATTERN`, which is slow to import
 
 
+@functools.lru_cache(maxsize=512)
 def _inspect_with_regex(pattern: str) -> PatternFinding:
+    """Cached: a check is read again for every answer that it is tried on."""
     import regex  # slow to import, and not needed for most files
 
     from steadyhand.text_match import check_size
