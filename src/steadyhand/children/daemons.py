@@ -103,10 +103,24 @@ def stat_fields(pid: int) -> list[str] | None:
 
 
 def _read(path: str) -> str:
+    return _read_bytes(path).decode("utf-8", "replace").strip()
+
+
+def _read_bytes(path: str) -> bytes:
+    """Empty if it cannot be read. Without a file object: every process of the machine is read for every command."""
     try:
-        return Path(path).read_text("utf-8", "replace").strip()
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
-        return ""
+        return b""
+    parts: list[bytes] = []
+    try:
+        while part := os.read(file, 1 << 16):
+            parts.append(part)
+    except OSError:
+        return b""
+    finally:
+        os.close(file)
+    return b"".join(parts)
 
 
 def _namespace() -> str:
@@ -317,25 +331,22 @@ def _pids() -> list[int]:
 
 
 def _marked(variable: str, value: str, pids: Iterable[int]) -> set[int]:
-    entry = f"{variable}={value}".encode()
-    return {pid for pid in pids if entry in _environ(pid).split(b"\0")}
+    entry = f"\0{variable}={value}\0".encode()
+    return {pid for pid in pids if entry in b"\0%b\0" % _environ(pid)}
 
 
 def _environ(pid: int) -> bytes:
     """Empty for a process that has ended or is another user's."""
-    try:
-        return (_PROC / str(pid) / "environ").read_bytes()
-    except OSError:
-        return b""
+    return _read_bytes(f"{_PROC}/{pid}/environ")
 
 
 def _limit(pid: int) -> int | None:
     """The value of the limit that marks processes; None where it is not set."""
-    for line in _read(f"/proc/{pid}/limits").splitlines():
-        if line.startswith(_UNUSED_LIMIT_NAME):
-            value = line.split()[-2]  # the hard limit; the last word is the unit
-            return int(value) if value.isdigit() and _alive(pid) else None
-    return None
+    _, named, rest = _read(f"/proc/{pid}/limits").partition(f"\n{_UNUSED_LIMIT_NAME}")
+    if not named:
+        return None
+    value = rest.partition("\n")[0].split()[-2]  # the hard limit; the last word is the unit
+    return int(value) if value.isdigit() and _alive(pid) else None
 
 
 def _working_in(workspace: Path) -> set[int]:
@@ -346,8 +357,8 @@ def _working_in(workspace: Path) -> set[int]:
     found: set[int] = set()
     for pid in _pids():
         with contextlib.suppress(OSError):
-            folder = (_PROC / str(pid) / "cwd").readlink()
-            if (folder == workspace or workspace in folder.parents) and _orphan_or_ours(pid):
+            folder = os.readlink(f"{_PROC}/{pid}/cwd")  # noqa: PTH115 - for every process of the machine
+            if f"{folder}/".startswith(f"{workspace}/") and _orphan_or_ours(pid):
                 found.add(pid)
     return found
 
