@@ -10,6 +10,9 @@ import functools
 import math
 import re
 import unicodedata
+from collections.abc import Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 import regex
 
@@ -17,6 +20,7 @@ Span = tuple[int, int]
 
 GLANCE_S = 0.005
 PATIENCE_S = 1.0
+_patience_s: ContextVar[float] = ContextVar("_patience_s", default=PATIENCE_S)
 LARGEST_PATTERN = 50_000
 """Compiled, such a pattern takes about 20 MB; `a{99999999}` would take 24 GB."""
 
@@ -190,6 +194,16 @@ def _token(kind: str | None, text: str) -> str:
 # --- Regular expressions
 
 
+@contextmanager
+def search_limit(seconds: float) -> Generator[None]:
+    """Another limit than a second for `search` and `search_all`, in this task and what it starts."""
+    before = _patience_s.set(seconds)
+    try:
+        yield
+    finally:
+        _patience_s.reset(before)
+
+
 async def search(pattern: str, text: str, *, case_sensitive: bool) -> Span | None:
     """Where `pattern` first matches anywhere in `text`. Raises `TimeoutError` after a second of searching.
 
@@ -200,7 +214,7 @@ async def search(pattern: str, text: str, *, case_sensitive: bool) -> Span | Non
         # Releasing the interpreter's lock for two microseconds would mean queueing for it behind the writer.
         return search_now(pattern, text, case_sensitive=case_sensitive, timeout_s=GLANCE_S)
     except TimeoutError:
-        found = await asyncio.to_thread(_all, pattern, text, case_sensitive, PATIENCE_S, 1)
+        found = await asyncio.to_thread(_all, pattern, text, case_sensitive, _patience_s.get(), 1)
         return found[0] if found else None
 
 
@@ -219,7 +233,7 @@ async def search_all(pattern: str, text: str, *, case_sensitive: bool) -> list[S
     try:
         found = _all(pattern, text, case_sensitive, GLANCE_S, None)
     except TimeoutError:
-        found = await asyncio.to_thread(_all, pattern, text, case_sensitive, PATIENCE_S, None)
+        found = await asyncio.to_thread(_all, pattern, text, case_sensitive, _patience_s.get(), None)
     return [(start, end) for start, end in found if end > start]
 
 

@@ -1,13 +1,11 @@
-"""Rates as a pipeline sees them: the exit code, JUnit, JSON and the last line say the same."""
+"""Rates as a pipeline sees them: the exit code, JUnit, JSON and the last line agree."""
 
 import json
-import subprocess
-import sys
 import xml.etree.ElementTree as ET
 
 import pytest
 
-# The seed of a trial picks its answer; with seed 7 eight of ten trials call for help.
+# The seed of a trial picks its answer; with seed 7, eight of ten trials call for help.
 MOSTLY = "rules:\n  - {replies: [I call for help., I call for help., I call for help., I wait.], pick: random}\n"
 
 
@@ -110,15 +108,10 @@ trials: 5
 
 def test_reports_are_written_though_nobody_reads_the_table(batch):
     files = ["--json", "out/report.json", "--junit", "out/junit.xml"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "steadyhand", "run", "untimed.yaml", "--trials", "150", "--no-progress", *files],
-        cwd=batch.folder,
-        env=batch.environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-    )
+    process = batch.start("run", "untimed.yaml", "--trials", "150", "--no-progress", *files)
     process.stdout.close()
     process.wait()
+    process.stderr.close()
     report, junit = reports(batch)
     assert (report["summary"]["passed"], junit.get("tests")) == (150, "1")
 

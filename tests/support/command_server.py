@@ -1,8 +1,9 @@
 """Runs `python -m steadyhand` many times and imports it once.
 
-Importing the package takes most of the time of a short command. This process imports it, then forks for each command:
-what runs is a real process in its own folder, with its own environment, output, working directory and exit code.
-Several run at a time. Run as a script, it serves the socket on its standard input.
+Importing the package takes most of the time of a short command. This process imports it and runs a few commands, for
+what Python and our libraries work out at the first use of a class or a function. Then it forks for each command: what
+runs is a real process with its own environment, output, working directory and exit code. Several can run at a time. Run
+as a script, it serves the socket on its standard input.
 """
 
 from __future__ import annotations
@@ -25,10 +26,21 @@ from pathlib import Path
 _LENGTH = 8
 _READ_AT_START = ("PYTHON", "LC_", "LANG")
 _NOT_OF_A_COMMAND = ("__main__", "_child", "local_server", "pydantic_ai", "pydantic_ai_messages", "pytest_plugin")
+_IMPORTED_AT_USE = (
+    *("lz4.frame", "uvloop", "sqlite3", "yaml", "jsonschema", "ctypes", "packaging.specifiers", "packaging.tags"),
+    *("encodings.utf_8_sig", "encodings.idna", "anyio._backends._asyncio"),
+    "opentelemetry.proto.collector.trace.v1.trace_service_pb2",
+)
+_SHORT_COMMANDS = (
+    ("init", "."),
+    ("validate", "scenarios"),
+    ("run", "scenarios/person_in_reach.scenario.yaml", "scenarios/broken_lamp.scenario.yaml", "--json", "run.json"),
+    ("show", "last"),
+)
 
 
 class CommandServer:
-    """One for each process that runs tests. Only variables that Python reads as it starts are beyond it: `takes`."""
+    """One for each process that runs tests. It cannot set variables that Python reads at start-up: see `takes`."""
 
     def __init__(
         self, python: str = sys.executable, variables: Mapping[str, str] = os.environ, user: int | None = None
@@ -48,10 +60,12 @@ class CommandServer:
 
     @staticmethod
     def _read_at_start(variables: Mapping[str, str]) -> dict[str, str]:
-        return {name: value for name, value in variables.items() if name.startswith(_READ_AT_START)}
+        found = {name: value for name, value in variables.items() if name.startswith(_READ_AT_START)}
+        found.pop("PYTHONPATH", None)  # it only makes `sys.path`, as `_path_for` does
+        return found
 
     def takes(self, environment: Mapping[str, str]) -> bool:
-        """Whether a process of the server would find the same variables at its start as one of its own."""
+        """Whether a process of the server has the same start-up variables as one started with this environment."""
         return self._read_at_start(environment).items() <= self._start.items()
 
     def run(
@@ -61,7 +75,7 @@ class CommandServer:
         environment: Mapping[str, str],
         started: Callable[[int], object] = lambda pid: None,
     ) -> tuple[int, str, str]:
-        """The exit code, as `subprocess` has it, the output and the errors. `started` is told the process."""
+        """The exit code, as in `subprocess`, the output and the errors. `started` is called with the process ID."""
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
             ours = self._ask(arguments, folder, environment, out.fileno(), err.fileno())
             with ours:
@@ -70,7 +84,7 @@ class CommandServer:
             return code, _text(out), _text(err)
 
     def start(self, arguments: Sequence[str], folder: Path, environment: Mapping[str, str]) -> Started:
-        """The command in its process, which goes on."""
+        """Starts the command in its process, and does not wait for it."""
         out, to_out = os.pipe()
         err, to_err = os.pipe()
         try:
@@ -83,7 +97,7 @@ class CommandServer:
     def _ask(
         self, arguments: Sequence[str], folder: Path, environment: Mapping[str, str], out: int, err: int
     ) -> socket.socket:
-        """Where the server tells the process, and its exit code when it has ended."""
+        """Where the server reports the process ID, and the exit code when it has ended."""
         asked = json.dumps([list(arguments), str(folder), dict(environment)]).encode()
         ours, theirs = socket.socketpair()
         with theirs:
@@ -100,7 +114,7 @@ class CommandServer:
 
 
 class Started:
-    """A command that runs, with what tests use of a `subprocess.Popen`."""
+    """A running command, with the part of `subprocess.Popen` that tests use."""
 
     def __init__(self, told: socket.socket, out: int, err: int) -> None:
         self._told = told
@@ -128,7 +142,7 @@ class Started:
         self.send_signal(signal.SIGKILL)
 
     def communicate(self) -> tuple[str, str]:
-        """What is left of the output and of the errors, when it has ended."""
+        """The rest of the output and of the errors, once it has ended."""
         errors: list[str] = []
         reading = threading.Thread(target=lambda: errors.append(self.stderr.read()))
         reading.start()
@@ -155,7 +169,7 @@ def _exactly(connection: socket.socket, size: int) -> bytes:
 
 
 class _Commands:
-    """The processes of the server, by their IDs, with the files by which their ends are told."""
+    """The server's processes by ID, with the files on which their ends are reported."""
 
     def __init__(self) -> None:
         self._ends: dict[int, int] = {}
@@ -177,12 +191,12 @@ class _Commands:
                 if not pid:
                     break
                 end = self._ends.pop(pid)
-                with contextlib.suppress(BrokenPipeError):  # nobody waits for it any more
+                with contextlib.suppress(BrokenPipeError):  # nobody is waiting for it any more
                     os.write(end, os.waitstatus_to_exitcode(status).to_bytes(_LENGTH, signed=True))
                 os.close(end)
 
     def leave(self) -> None:
-        """For a process that was forked."""
+        """Called in a forked process."""
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         for file in (self.ended, self._wake, *self._ends.values()):
@@ -190,7 +204,7 @@ class _Commands:
 
 
 def _serve(connection: socket.socket) -> tuple[list[str], str, dict[str, str], list[int]] | None:
-    """What the process that this returns in is to run: None in the server itself, when nobody asks any more."""
+    """What the process in which this returns is to run: None in the server itself, when there are no more requests."""
     commands = _Commands()
     while True:
         ready, _, _ = select.select([connection, commands.ended], [], [])
@@ -224,13 +238,14 @@ def _import_everything() -> None:
         if not module.name.endswith(_NOT_OF_A_COMMAND):
             with contextlib.suppress(ImportError):  # an extra that is not installed
                 importlib.import_module(module.name)
-    for name in ("lz4.frame", "uvloop", "sqlite3", "yaml", "jsonschema"):
-        importlib.import_module(name)
+    for name in _IMPORTED_AT_USE:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
     _build_shapes()
 
 
 def _build_shapes() -> None:
-    """Build the validators of our pydantic models, which each command would build at their first use."""
+    """Builds the validators of our pydantic models, which each command would otherwise build on first use."""
     from pydantic import BaseModel
 
     found = list(BaseModel.__subclasses__())
@@ -240,11 +255,39 @@ def _build_shapes() -> None:
             shape.model_rebuild()
 
 
+def _run_short_commands() -> None:
+    """Run a starter project here. It starts no process and no thread that is left when a command has ended."""
+    import io
+
+    from steadyhand.cli.main import cli
+
+    before = Path.cwd(), dict(os.environ), [signal.getsignal(each) for each in signal.valid_signals()]
+    shown = io.StringIO()
+    with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(shown), contextlib.redirect_stderr(shown):
+        os.chdir(folder)
+        for arguments in _SHORT_COMMANDS:
+            cli.main(arguments, prog_name="steadyhand", standalone_mode=False)
+        os.chdir("/")
+    tempfile.tempdir = None  # which was read from the variables of this process, at the first use
+    assert before == (Path.cwd(), dict(os.environ), [signal.getsignal(each) for each in signal.valid_signals()])
+    assert threading.active_count() == 1
+
+
+def _path_for(environment: Mapping[str, str]) -> list[str]:
+    """The part of `sys.path` that comes from a variable, for a process in its folder."""
+    given = environment.get("PYTHONPATH")
+    return [os.path.abspath(each) for each in given.split(os.pathsep)] if given else []  # noqa: PTH100
+
+
 def main() -> None:
     import runpy
 
     _import_everything()
-    gc.freeze()  # pages that the collector does not write to are shared with the processes that are forked
+    gc.disable()  # as the command does; its run would leave it on
+    _run_short_commands()
+    gc.enable()
+    gc.collect()
+    gc.freeze()  # pages that the collector does not write to are shared with forked processes
     connection = socket.socket(fileno=os.dup(0))
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     asked = _serve(connection)
@@ -255,15 +298,15 @@ def main() -> None:
     os.dup2(err, 2)
     os.close(out)
     os.close(err)
-    # Made anew, since streams remember whether their file was one that can be sought in.
+    # Created anew, since streams remember whether their file was seekable.
     sys.stdout = open(1, "w", encoding=sys.stdout.encoding, errors=sys.stdout.errors, closefd=False)  # noqa: SIM115
     sys.stderr = open(2, "w", 1, encoding=sys.stderr.encoding, errors=sys.stderr.errors, closefd=False)  # noqa: SIM115
+    ours = _path_for(os.environ)
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
-    sys.path[0] = folder
+    sys.path[:] = [folder, *_path_for(environment), *(each for each in sys.path[1:] if each not in ours)]
     sys.argv = ["steadyhand", *arguments]
-    gc.unfreeze()
     runpy.run_module("steadyhand", run_name="__main__", alter_sys=True)
 
 

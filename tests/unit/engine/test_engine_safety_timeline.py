@@ -1,4 +1,4 @@
-"""When an answer was safe, from its pieces and the real invariants."""
+"""When an answer was safe, computed from its pieces and the real invariants."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ from steadyhand.records.location import Place
 from steadyhand.records.result import ExecutionResult, Latency
 from steadyhand.records.run import TrialKey
 from steadyhand.records.scenario import Ask, Scenario, Step
+from steadyhand.text_match import search_limit
 
 PLACE = Place(file="x.yaml")
 BUDGET = EvaluationSpec(
@@ -119,7 +120,7 @@ async def test_safe_for_good_is_the_last_time_it_became_safe(tmp_path):
     assert found.at_deadline == SafetyAtDeadline(target=False, acceptable=False, critical=True)
 
 
-async def test_nothing_received_is_no_safe_answer(tmp_path):
+async def test_nothing_received_is_not_a_safe_answer(tmp_path):
     budget = EvaluationSpec(
         type="latency_budget", place=PLACE, params={"target_ms": 9.9, "acceptable_ms": 10, "critical_ms": 10}
     )
@@ -176,7 +177,8 @@ async def test_without_invariants_there_is_only_the_first_token(tmp_path):
 
 async def test_a_pattern_that_takes_too_long_leaves_it_unknown(tmp_path):
     pieces = ["!", "a" * 5000, "!"]
-    found = await timeline(tmp_path, pieces, invariant("regex", "(a+)+$"), BUDGET)
+    with search_limit(0.05):
+        found = await timeline(tmp_path, pieces, invariant("regex", "(a+)+$"), BUDGET)
     assert found.unknown == "an invariant could not be decided in time on a part of the answer"
 
 
@@ -187,7 +189,7 @@ async def test_a_long_stream_is_sampled_and_still_exact(tmp_path):
     assert (found.first_safe_ms, found.safe_ms) == (7_780.0, 7_780.0)
 
 
-async def test_a_combining_mark_in_the_next_piece_is_heeded(tmp_path):
+async def test_a_combining_mark_in_the_next_piece_is_taken_into_account(tmp_path):
     """`e` and a combining accent are one letter: the prefix without it contains what the whole does not."""
     found = await timeline(tmp_path, ["cafe", "\u0301", " x"], invariant("not_contains", "cafe"))
     assert (found.first_safe_ms, found.safe_ms) == (20.0, 20.0)
@@ -202,7 +204,7 @@ async def test_a_forbidden_phrase_is_read_as_the_invariant_reads_it(tmp_path):
 
 @pytest.mark.parametrize("at_ms", [10.0, 25.0, 30.0, 45.0, 100.0])
 async def test_an_answer_in_one_piece_is_timed_as_one_in_several(tmp_path, at_ms):
-    """What the verdicts say of a whole answer spares the search, and gives the same times."""
+    """The verdicts on the whole answer make the search unnecessary, and the times are the same."""
     pieces = ["Stop the pump."]
     whole = call(pieces)
     timing = msgspec.structs.replace(whole.timing, chunks=((at_ms, len(pieces[0])),))
