@@ -1,4 +1,4 @@
-"""What every peer shares: the same cases, the same call, the same measuring.
+"""What all peers share: the same cases, the same call, the same measurement.
 
 Runs in the peer's own interpreter, where Steadyhand need not be installed, as `python -m benchmarks.peer_NAME
 [VARIANT] BASE_URL SIZE FOLDER` with FOLDER as the working directory, and leaves `found.json` there, as
@@ -17,6 +17,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
+from benchmarks.figures import peak_memory_mb
+
 IN_FLIGHT = 64
 SYSTEM = "You run a pump station. Answer with the next action only."
 STOP = re.compile(r"\bstop\b", re.IGNORECASE)
@@ -26,7 +28,7 @@ T = TypeVar("T")
 
 
 def case(number: int) -> str:
-    """The user's message. Its number tells the request apart in the server's log and in the tool's record."""
+    """The user's message. Its number identifies the request in the server's log and in the tool's record."""
     return f"Case {number}: pressure is at 140 % and rising. What now?"
 
 
@@ -38,7 +40,7 @@ def number_of(prompt: str) -> int:
 
 
 async def ask(session: Any, base_url: str, prompt: str) -> str:
-    """The call as a user writes it for a tool that has no client of its own; `session` is an aiohttp one."""
+    """The call as a user would write it for a tool without a client; `session` is an aiohttp session."""
     messages = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": prompt}]
     async with session.post(f"{base_url}/chat/completions", json={"model": "bench", "messages": messages}) as response:
         response.raise_for_status()
@@ -46,8 +48,8 @@ async def ask(session: Any, base_url: str, prompt: str) -> str:
 
 
 def main(run: Callable[[str, list[str]], T], reported: Callable[[T], dict[int, float]]) -> None:
-    """`run` does the cases and leaves its record: measured. `reported` gives, for the cases that passed both checks,
-    the latency in ms that the tool reports: not measured."""
+    """`run` runs the cases and writes the tool's record; it is measured. `reported` returns the latency in ms that the
+    tool reports for each case that passed both checks; it is not measured."""
     base_url, size = sys.argv[-3], int(sys.argv[-2])
     cases = [case(number) for number in range(size)]
     RECORD.mkdir()
@@ -68,7 +70,7 @@ def main(run: Callable[[str, list[str]], T], reported: Callable[[T], dict[int, f
 
 
 def _loopback_only() -> None:
-    """A tool that would tell its makers of the run is stopped at the look-up of their address."""
+    """A tool that tries to report the run to its makers fails when it looks up their address."""
     resolve = socket.getaddrinfo
 
     def resolve_loopback(host: Any, *arguments: Any, **named: Any) -> Any:
@@ -85,4 +87,6 @@ def _cpu_s() -> float:
 
 
 def _memory_mb() -> float:
-    return max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)) / 1024
+    """Of the larger of this process and those it started."""
+    children_mb = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
+    return max(peak_memory_mb(), children_mb)
