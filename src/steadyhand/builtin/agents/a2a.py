@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import posixpath
 import ssl
 import uuid
@@ -114,7 +115,7 @@ class A2aAgent:
         self._http = httpx.AsyncClient(
             headers={**secret, **{k: v for k, v in self._options.headers.items() if "{" not in v}},
             timeout=httpx.Timeout(_OPEN_S, read=None),
-            verify=ssl.create_default_context(),
+            verify=_certificates(),
             trust_env=False,
             proxy=_proxy(self._proxy),
             event_hooks={"response": [_bounded]},
@@ -375,6 +376,12 @@ class _Bounded(httpx.AsyncByteStream):
 
     async def aclose(self) -> None:
         await self._stream.aclose()
+
+
+@functools.cache
+def _certificates() -> ssl.SSLContext:
+    """Read once: reading them takes longer than a turn of many agents."""
+    return ssl.create_default_context()
 
 
 def _proxy(given: tuple[str, str] | None) -> httpx.Proxy | None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
+import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -181,6 +183,7 @@ class HttpConnection:
         remote = urlsplit(self._url).hostname not in _LOOPBACK
         client = httpx.AsyncClient(
             headers=dict(self._headers),
+            verify=_certificates(trust_env=remote),
             follow_redirects=False,
             trust_env=remote,
             timeout=httpx.Timeout(30.0, read=None),
@@ -188,6 +191,12 @@ class HttpConnection:
         )
         async with client, streamable_http_client(self._url, http_client=client) as (reading, writing, _):
             yield reading, writing
+
+
+@functools.cache
+def _certificates(*, trust_env: bool) -> ssl.SSLContext:
+    """Read once, and not for every trial: reading them takes longer than most calls."""
+    return httpx.create_ssl_context(trust_env=trust_env)
 
 
 class _Answer(httpx.AsyncByteStream):
