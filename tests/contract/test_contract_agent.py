@@ -8,10 +8,12 @@ does everything it can: the action `refund`, a call of `orders.refund`, the file
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import os
 import random
 import shlex
+import sqlite3
 import sys
 import textwrap
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -407,7 +409,7 @@ async def test_the_next_turn_is_not_answered_with_the_one_that_was_cancelled(bui
     await agent.close()
 
 
-SEED = DatabaseSeed(sql="CREATE TABLE done (id INTEGER)")
+SEED = DatabaseSeed(url="sqlite:///done.sqlite")
 MOCK = Mock(method="refund", service="orders", place=HERE, response={"refunded": True})
 ROWS = "SELECT id FROM done"
 DONE_OR_NOT: list[tuple[Visible, dict[str, Any], dict[str, Any]]] = [
@@ -460,7 +462,10 @@ async def _tried(build: Callable[[], Agent], folder: Path, said: str) -> TrialRe
         steps=(Step(index=0, name="one", place=HERE, task=task, evaluations=tuple(specs)),),
     )
     parts = a_trial(folder, scenario=scenario, agent=build()).parts
-    parts.database = make_database(SEED, environment=parts.environment, folder=folder)
+    with contextlib.closing(sqlite3.connect(folder / "done.sqlite")) as made:
+        made.execute("CREATE TABLE done (id INTEGER)")
+    # In place: copying, seeding and removing it would start three more processes.
+    parts.database = make_database(SEED, environment=parts.environment, folder=folder, live=True)
     assert parts.database is not None
     mocks = MockTable([MOCK], scripts=QuickJsSandbox(), random=random.Random(7), clock=parts.clock)
     parts.services = AgentRuntime(mocks=mocks, services={"database": parts.database.service()})

@@ -6,8 +6,10 @@ those of "What an agent shows" in docs/agents.md.
 
 from __future__ import annotations
 
+import contextlib
 import random
 import shlex
+import sqlite3
 import sys
 from pathlib import Path
 from typing import Any
@@ -84,7 +86,7 @@ DECLARED: dict[str, tuple[str, dict[str, Any], bool, tuple[str, ...]]] = {
 SERVED_ONLY = {name for name in DECLARED if ", mcp" in name and not name.startswith("elizaos")}
 
 INSERT = "INSERT INTO done VALUES (17)"
-SEED = DatabaseSeed(sql="CREATE TABLE done (id INTEGER)")
+SEED = DatabaseSeed(url="sqlite:///done.sqlite")
 MOCK = Mock(method="refund", service="orders", place=HERE, response={"refunded": True})
 ROWS = "SELECT id FROM done"
 REFUND = {"action": "refund", "params": {"id": 17}}
@@ -163,7 +165,10 @@ async def _tried(shows: Shows, folder: Path, *, acts: bool, checks: list[tuple[s
     steps = (Step(index=0, name="one", place=HERE, task=task, evaluations=specs),)
     scenario = replace(scenario, setup=replace(scenario.setup, database=SEED), steps=steps)
     parts = a_trial(folder, scenario=scenario, agent=ScriptedAgent(say, shows=shows)).parts
-    parts.database = make_database(SEED, environment=parts.environment, folder=folder)
+    with contextlib.closing(sqlite3.connect(folder / "done.sqlite")) as made:
+        made.execute("CREATE TABLE done (id INTEGER)")
+    # In place: copying, seeding and removing it would start three more processes.
+    parts.database = make_database(SEED, environment=parts.environment, folder=folder, live=True)
     assert parts.database is not None
     mocks = MockTable([MOCK], scripts=QuickJsSandbox(), random=random.Random(7), clock=parts.clock)
     parts.services = AgentRuntime(mocks=mocks, services={"database": parts.database.service()})

@@ -49,7 +49,8 @@ class SqliteDatabase:
             self._file = await self._ask(_SETUP_S, operation="make", name=name, content=content)
 
     async def seed(self, sql: str | None, records: dict[str, list[dict[str, Any]]]) -> None:
-        await self._ask(_SETUP_S, operation="seed", file=self._file, sql=sql, records=records)
+        if sql or records:
+            await self._ask(_SETUP_S, operation="seed", file=self._file, sql=sql, records=records)
 
     async def query(self, sql: str, params: Any, *, timeout_s: float, read_only: bool) -> list[dict[str, Any]]:
         told = await self._ask(
