@@ -11,7 +11,6 @@ import contextlib
 import os
 import platform
 import resource
-import shutil
 import signal
 import sys
 import time
@@ -155,7 +154,7 @@ def marked(argv: Sequence[str], mark: str, *, path: str, folder: Path) -> list[s
     `mark` is the name of a trial's workspace, or of one of its commands. If it is not a program, it is left unchanged,
     to fail as usual: the program that sets the limit would pass a script to a shell.
     """
-    setter = shutil.which("prlimit", path=_TOOLS)
+    setter = _which("prlimit", _TOOLS)
     unlimited = resource.getrlimit(_UNUSED_LIMIT)[1] == resource.RLIM_INFINITY
     if setter is None or not unlimited or not _is_program(argv[0], path, folder):
         return list(argv)
@@ -164,7 +163,7 @@ def marked(argv: Sequence[str], mark: str, *, path: str, folder: Path) -> list[s
 
 
 def _is_program(name: str, path: str, folder: Path) -> bool:
-    found = str(folder / name) if "/" in name else shutil.which(name, path=path)
+    found = str(folder / name) if "/" in name else _which(name, path)
     if found is None or not Path(found).is_file() or not os.access(found, os.X_OK):
         return False
     try:
@@ -172,6 +171,12 @@ def _is_program(name: str, path: str, folder: Path) -> bool:
             return file.read(4).startswith((b"\x7fELF", b"#!"))
     except OSError:
         return True  # may be run, but not read
+
+
+def _which(name: str, path: str) -> str | None:
+    import shutil  # takes some milliseconds, and the process of an agent does not need it
+
+    return shutil.which(name, path=path)
 
 
 def carry_mark() -> None:
