@@ -56,12 +56,72 @@ async def given(tmp_path: Path):
     await made.scope.close()
 
 
+CRASHES = {
+    "import os; os._exit(0)": "its process ended with exit code 0",
+    "import os; os._exit(7)": "its process ended with exit code 7",
+    "import os; os.abort()": "its process ended by SIGABRT",
+    "import ctypes; ctypes.string_at(0)": "its process ended by SIGSEGV.*mine.py",
+    "import os, signal; os.kill(os.getpid(), signal.SIGKILL)": "its process ended by SIGKILL",
+    "import sys; sys.exit(0)": "mine.py:{line}: SystemExit: 0",
+    "raise KeyboardInterrupt": "mine.py:{line}: KeyboardInterrupt",
+    "raise GeneratorExit": "mine.py:{line}: GeneratorExit",
+    "import os; os.close(1); os.close(2); print('x', flush=True)": "OSError",
+    "import os; os.closerange(3, 1024); import time; time.sleep(30)": "its process",
+}
+LOOP_CRASHES = {
+    "asyncio.get_running_loop().stop(); await asyncio.sleep(30)": "cancelled its own task|its process ended",
+    "asyncio.current_task().cancel(); await asyncio.sleep(30)": "the agent cancelled its own task",
+    "[task.cancel() for task in asyncio.all_tasks()]; await asyncio.sleep(30)": "cancelled|its process ended",
+    "asyncio.get_running_loop().close()": "RuntimeError|its process ended",
+}
+STANDING = """
+import asyncio, faulthandler, os, resource, signal, sys, threading, time
+CRASHES = [{crashes}]
+LOOP_CRASHES = [{loop_crashes}]
+def called(message):
+    return str(CRASHES[int(message)]() if message.isdigit() else os.getpid())
+async def awaited(message):
+    return called(message)
+async def awaiting(message):
+    return str(await LOOP_CRASHES[int(message)]() if message.isdigit() else os.getpid())
+def leaving(message):
+    here = os.getpid()
+    exec(message)
+    return str(here)
+def replying(message): return eval(message)
+endless = {{}}; endless["self"] = endless
+def deep():
+    made = {{}}
+    for _ in range(100_000): made = {{"a": made}}
+    return made
+def reporting(message, action):
+    action("X", eval(message), eval(message))
+    return "done"
+"""
+
+
+@pytest.fixture(scope="module")
+def standing(tmp_path_factory: pytest.TempPathFactory):
+    """A run whose agents serve one test after another. The line of each crash in the file is its number and 1."""
+    made = Given(tmp_path_factory.mktemp("standing"))
+    made.scope = RunScope(concurrency=6)
+    crashes = [f"def crash_{at}(): {attack}" for at, attack in enumerate(CRASHES)]
+    loop_crashes = [f"async def loop_crash_{at}(): {attack}" for at, attack in enumerate(LOOP_CRASHES)]
+    names = {
+        "crashes": ", ".join(f"crash_{at}" for at in range(len(crashes))),
+        "loop_crashes": ", ".join(f"loop_crash_{at}" for at in range(len(loop_crashes))),
+    }
+    made.write("\n".join([*crashes, *loop_crashes]) + STANDING.format(**names))
+    yield made
+    asyncio.run(made.scope.close())
+
+
 IMPORTED = """
 import sys
 imported = set(sys.modules)
 def agent(): return " ".join(sorted({name.partition(".")[0] for name in imported}))
 """
-LARGE = {"pydantic", "pydantic_core", "yaml", "regex", "uvloop", "click", "rich", "jsonschema"}
+LARGE = {"pydantic", "pydantic_core", "yaml", "regex", "uvloop", "click", "rich", "jsonschema", "shutil"}
 PID = "import os\ndef agent(): return str(os.getpid())\n"
 
 
@@ -91,47 +151,21 @@ async def test_the_module_is_imported_in_the_child_only_and_the_child_is_used_ag
     assert _gone(first)
 
 
-@pytest.mark.parametrize(
-    ("attack", "said"),
-    [
-        ("import os; os._exit(0)", "its process ended with exit code 0"),
-        ("import os; os._exit(7)", "its process ended with exit code 7"),
-        ("import os; os.abort()", "its process ended by SIGABRT"),
-        ("import ctypes; ctypes.string_at(0)", "its process ended by SIGSEGV.*mine.py"),
-        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "its process ended by SIGKILL"),
-        ("import sys; sys.exit(0)", r"mine.py:2: SystemExit: 0"),
-        ("raise KeyboardInterrupt", r"mine.py:2: KeyboardInterrupt"),
-        ("raise GeneratorExit", r"mine.py:2: GeneratorExit"),
-        ("import os; os.close(1); os.close(2); print('x', flush=True)", "OSError"),
-        ("import os; os.closerange(3, 1024); import time; time.sleep(30)", "its process"),
-    ],
-)
-@pytest.mark.parametrize("form", ["def", "async def"])
-async def test_a_crash_is_the_trials_error_and_the_child_is_replaced(given, attack, said, form):
-    given.write(f"{form} bad():\n    {attack}\n{PID}")
-    with pytest.raises(AgentError, match=f"(?s){said}") as raised:
-        await given.ask("hi", name="bad")
-    assert "python:./mine.py:bad" in str(raised.value)
-    assert int(await given.ask("hi")) != os.getpid()
+@pytest.mark.parametrize("attack", CRASHES)
+@pytest.mark.parametrize("name", ["called", "awaited"])
+async def test_a_crash_is_the_trials_error_and_the_child_is_replaced(standing, attack, name):
+    number = list(CRASHES).index(attack)
+    with pytest.raises(AgentError, match=f"(?s){CRASHES[attack].format(line=number + 1)}") as raised:
+        await standing.ask(str(number), name=name)
+    assert f"python:./mine.py:{name}" in str(raised.value)
+    assert int(await standing.ask("hi", name=name)) != os.getpid()
 
 
-@pytest.mark.parametrize(
-    ("attack", "said"),
-    [
-        ("asyncio.get_running_loop().stop(); await asyncio.sleep(30)", "cancelled its own task|its process ended"),
-        (
-            "asyncio.current_task().cancel(); await asyncio.sleep(30)",
-            "the agent cancelled its own task",
-        ),
-        ("[task.cancel() for task in asyncio.all_tasks()]; await asyncio.sleep(30)", "cancelled|its process ended"),
-        ("asyncio.get_running_loop().close()", "RuntimeError|its process ended"),
-    ],
-)
-async def test_what_a_coroutine_does_to_its_loop_is_its_own_affair(given, attack, said):
-    given.write(f"import asyncio\nasync def bad():\n    {attack}\n{PID}")
-    with pytest.raises(AgentError, match=said):
-        await given.ask("hi", name="bad")
-    assert int(await given.ask("hi"))
+@pytest.mark.parametrize("attack", LOOP_CRASHES)
+async def test_what_a_coroutine_does_to_its_loop_is_its_own_affair(standing, attack):
+    with pytest.raises(AgentError, match=LOOP_CRASHES[attack]):
+        await standing.ask(str(list(LOOP_CRASHES).index(attack)), name="awaiting")
+    assert int(await standing.ask("hi", name="awaiting"))
 
 
 HANGS = {
@@ -301,18 +335,10 @@ async def test_the_whole_trial_is_there_over_the_line(given):
     assert [event.params for event in trial.events if isinstance(event, ActionTaken)] == [{"deep": {"er": 1}}]
 
 
-@pytest.mark.parametrize("value", ["{None: 1}", "{(1, 2): 3}", "{True: 1}", "endless", "deep", "{'n': 10 ** 5000}"])
-async def test_whatever_it_reports_can_be_read(given, value):
-    given.write(f"""
-        endless = {{}}; endless["self"] = endless
-        deep = {{}}
-        for _ in range(100_000): deep = {{"a": deep}}
-        def agent(action):
-            action("X", {value}, {value})
-            return "done"
-        """)
-    trial = a_trial(given.folder)
-    assert await given.ask("hi", trial=trial) == "done"
+@pytest.mark.parametrize("value", ["{None: 1}", "{(1, 2): 3}", "{True: 1}", "endless", "deep()", "{'n': 10 ** 5000}"])
+async def test_whatever_it_reports_can_be_read(standing, value):
+    trial = a_trial(standing.folder)
+    assert await standing.ask(value, name="reporting", trial=trial) == "done"
     (taken,) = [event for event in trial.events if isinstance(event, ActionTaken)]
     assert all(isinstance(key, str) for key in taken.params)
 
@@ -399,17 +425,9 @@ LEFT = {
 
 
 @pytest.mark.parametrize("what", LEFT)
-async def test_a_process_that_a_trial_has_changed_serves_no_other(given, what):
-    given.write(f"""
-        import faulthandler, os, resource, signal, sys, threading, time
-        def agent(message):
-            here = os.getpid()
-            if message == "leave it":
-                {LEFT[what]}
-            return str(here)
-        """)
-    first = await given.ask("leave it")
-    assert await given.ask("hi") != first
+async def test_a_process_that_a_trial_has_changed_serves_no_other(standing, what):
+    first = await standing.ask(LEFT[what], name="leaving")
+    assert await standing.ask("pass", name="leaving") != first
     assert _gone(int(first))
 
 
@@ -427,9 +445,8 @@ async def test_a_copy_of_the_process_does_not_speak_for_it(given):
         ("{'text': type('Marked', (str,), {})('mine')}", "mine"),
     ],
 )
-async def test_text_of_any_kind_is_a_reply(given, written, text):
-    given.write(f"def agent():\n    return {written}\n")
-    assert await given.ask("hi") == text
+async def test_text_of_any_kind_is_a_reply(standing, written, text):
+    assert await standing.ask(written, name="replying") == text
 
 
 async def test_a_file_in_the_current_folder_does_not_stand_in_for_the_library(given, monkeypatch):
