@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import shlex
 import sys
@@ -18,8 +19,9 @@ from steadyhand.builtin.plugin import builtin_plugin
 from steadyhand.engine.context import TrialParts
 from steadyhand.engine.limits import SystemClock
 from steadyhand.engine.trial import run_trial
-from steadyhand.plugins.plugin import AgentSettings, EnvironmentSettings, ModelSettings
+from steadyhand.plugins.plugin import AgentSettings, EnvironmentSettings, ModelSettings, RunScope
 from steadyhand.plugins.registry import Registry
+from steadyhand.ports.agent import Agent
 from steadyhand.ports.services import Action, ProvidedService, ServiceFault
 from steadyhand.records.chat import Message, ToolCall
 from steadyhand.records.evaluation import Verdict
@@ -141,8 +143,9 @@ BREAKS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def scripts():
+    """As in a run, where one serves all trials."""
     sandbox = QuickJsSandbox(ScriptLimits(time_s=0.2), workers=1)
     yield sandbox
     sandbox.close()
@@ -192,10 +195,25 @@ def command(folder: Path):
     return Registry([builtin_plugin()]).agent("command")(AgentSettings(target=target, folder=folder))
 
 
+@pytest.fixture(scope="module")
+def standing(tmp_path_factory: pytest.TempPathFactory):
+    """Builds agents that catch everything, whose child processes serve one test after another."""
+    scope, folder = RunScope(concurrency=2), tmp_path_factory.mktemp("standing")
+    (folder / "function.py").write_text(textwrap.dedent(FUNCTION))
+    (folder / "coroutine.py").write_text(textwrap.dedent(COROUTINE))
+
+    def build(form: str) -> Agent:
+        settings = AgentSettings(target=f"./{form}.py:agent", folder=folder, run=scope)
+        return Registry([builtin_plugin()]).agent("python")(settings)
+
+    yield build
+    asyncio.run(scope.close())
+
+
 @pytest.mark.parametrize("broken", BREAKS)
-@pytest.mark.parametrize("source", [FUNCTION, COROUTINE], ids=["function", "coroutine"])
-async def test_a_python_agent_that_catches_it_does_not_hide_it(run, tmp_path, source, broken):
-    record = await run(python(tmp_path, source), **BREAKS[broken])
+@pytest.mark.parametrize("form", ["function", "coroutine"])
+async def test_a_python_agent_that_catches_it_does_not_hide_it(run, standing, form, broken):
+    record = await run(standing(form), **BREAKS[broken])
     assert record.judged.verdict is Verdict.ERROR
     assert "s.get" in record.judged.reason or "service 's'" in record.judged.reason
 
@@ -257,12 +275,12 @@ async def test_a_broken_mock_is_blamed_before_the_time_that_ran_out_on_it(run, t
     assert "responseFn of the mock of s.get" in record.judged.reason
 
 
-async def test_it_is_an_error_whatever_the_strategy(run, tmp_path):
-    record = await run(python(tmp_path, FUNCTION), strategy="any_pass", **BREAKS["a matcher that throws"])
+async def test_it_is_an_error_whatever_the_strategy(run, standing):
+    record = await run(standing("function"), strategy="any_pass", **BREAKS["a matcher that throws"])
     assert record.judged.verdict is Verdict.ERROR
 
 
-async def test_a_simulated_failure_and_arguments_that_do_not_fit_are_the_agents_to_deal_with(run, tmp_path):
+async def test_a_simulated_failure_and_arguments_that_do_not_fit_are_the_agents_to_deal_with(run, standing):
     class Picky:
         def get(self) -> str:
             return "never called like this"
@@ -272,5 +290,5 @@ async def test_a_simulated_failure_and_arguments_that_do_not_fit_are_the_agents_
             raise ServiceFault("closed")
 
     for service in (Picky, Refuses):
-        record = await run(python(tmp_path, FUNCTION), services={"s": ProvidedService(build=service, plugin="p")})
+        record = await run(standing("function"), services={"s": ProvidedService(build=service, plugin="p")})
         assert record.judged.verdict is Verdict.PASSED, record.judged.reason
