@@ -23,6 +23,7 @@ from steadyhand.builtin.agents.addresses import limit_of, program_variables, tri
 from steadyhand.builtin.agents.python import PythonAgent, PythonOptions, PythonSight
 from steadyhand.builtin.agents.python_callable import CallLimits
 from steadyhand.builtin.agents.python_requests import TrialRequests
+from steadyhand.builtin.agents.python_target import read_target
 from steadyhand.builtin.agents.python_wire import portable
 from steadyhand.children.channel import (
     CANCELLED,
@@ -311,6 +312,7 @@ class ProcessAgent:
         self._name: str = f"python:{settings.target}"
         options = read_options(PythonOptions, settings.options, f"agent python:{settings.target}")
         self._limit_s: float = options.timeout_s
+        read_target(settings.target, settings.folder)  # a process that is started in vain takes long
         self._spec = _spec(settings, options.limits)
         self._own: ChildPool | None = None
         if settings.run is None:

@@ -24,6 +24,20 @@ class PythonTarget(msgspec.Struct, frozen=True, kw_only=True):
     file: Path | None
 
 
+def read_target(target: str, folder: Path) -> tuple[str, str]:
+    """The module or file, and the name in it. Imports nothing.
+
+    Raises `SetupError` if the target is malformed or its file does not exist.
+    """
+    where = f"agent python:{target}"
+    place, _, name = target.rpartition(":")
+    if not place or not name:
+        raise SetupError(f"{where}: expected python:package.module:name or python:./file.py:name")
+    if _is_file(place):
+        file_beside(place, folder, wanted_by=where)
+    return place, name
+
+
 def find_target(target: str, folder: Path) -> PythonTarget:
     """Raises `SetupError` if the file, module or name does not exist, or importing it fails.
 
@@ -31,9 +45,7 @@ def find_target(target: str, folder: Path) -> PythonTarget:
     another scenario can have a different agent of the same name.
     """
     where = f"agent python:{target}"
-    place, _, name = target.rpartition(":")
-    if not place or not name:
-        raise SetupError(f"{where}: expected python:package.module:name or python:./file.py:name")
+    place, name = read_target(target, folder)
     module = _module(place, folder, where)
     found: Any = module
     for part in name.split("."):
@@ -49,12 +61,16 @@ def find_target(target: str, folder: Path) -> PythonTarget:
 
 
 def _module(place: str, folder: Path, where: str) -> ModuleType:
-    if place.endswith(".py") or "/" in place:
+    if _is_file(place):
         return load_file(file_beside(place, folder, wanted_by=where), noun=f"{where}:")
     beside = folder.joinpath(*place.split(".")).with_suffix(".py")
     if "." not in place and beside.is_file():
         return load_file(beside, noun=f"{where}:")
     return _imported(place, folder, where)
+
+
+def _is_file(place: str) -> bool:
+    return place.endswith(".py") or "/" in place
 
 
 def _imported(place: str, folder: Path, where: str) -> ModuleType:
