@@ -44,7 +44,30 @@ async def answer(tmp_path: Path, asked=None, target: str = "./mine.py:agent", tr
         await trial.environment.teardown()
 
 
+WRONG: list[tuple[str, str, str, str]] = [
+    ("called", "def", "raise ValueError('broken')", "mine.py:{line}: ValueError: broken"),
+    ("awaited", "async def", "raise ValueError('broken')", "mine.py:{line}: ValueError: broken"),
+    ("streamed", "async def", "yield 'x'; raise ValueError('broken')", "mine.py:{line}: ValueError: broken"),
+    ("called", "def", "import json; json.loads('{')", "mine.py:{line}: JSONDecodeError"),
+    ("called", "def", "raise SystemExit(3)", "mine.py:{line}: SystemExit: 3"),
+    ("awaited", "async def", "raise SystemExit(3)", "mine.py:{line}: SystemExit: 3"),
+    ("called", "def", "raise StopIteration", "StopIteration"),
+    ("awaited", "async def", "raise TimeoutError('own')", "mine.py:{line}: TimeoutError: own"),
+    ("awaited", "async def", "import asyncio; raise asyncio.CancelledError", "mine.py:{line}: CancelledError"),
+    ("called", "def", "pass", "returned None"),
+    ("called", "def", "return 3", "returned a int; expected a text"),
+    ("called", "def", "return b'x'", "returned a bytes"),
+    ("called", "def", "return {'answer': 'x'}", "without a text .*its keys: answer"),
+    ("streamed", "async def", "yield 3", "yielded a int"),
+]
+"""The agent that calls it, the form and the body of a function, and what is said of it."""
+HOLDS = ["time.sleep(600)", "while True: pass", "threading.Event().wait()", "os.read(os.pipe()[0], 1)"]
 TELLS = """
+import os, threading, time
+def called(message): return globals()[message]()
+async def awaited(message): return await globals()[message]()
+async def streamed(message):
+    async for piece in globals()[message](): yield piece
 from steadyhand.records.chat import Message, ToolCall
 CALL = {"role": "assistant", "content": None, "tool_calls": [{"id": "1", "function": {"name": "f", "arguments": "{}"}}]}
 RETURNED = {
@@ -66,8 +89,14 @@ def evaluated(message): return eval(message)
 def standing(tmp_path_factory: pytest.TempPathFactory):
     """The folder of agents whose child process serves one test after another, and the run it belongs to."""
     folder = tmp_path_factory.mktemp("standing")
-    (folder / "mine.py").write_text(TELLS)
-    run = RunScope(concurrency=1)
+    wrong = [f"{form} wrong_{number}(): {body}" for number, (_, form, body, _) in enumerate(WRONG, 1)]
+    holds = [
+        f"async def {name}_{number}():\n    {held}\n    {end} 'x'"
+        for number, held in enumerate(HOLDS)
+        for name, end in (("awaited", "return"), ("streamed", "yield"))
+    ]
+    (folder / "mine.py").write_text("\n".join([*wrong, *holds]) + TELLS)
+    run = RunScope(concurrency=5)
     yield folder, run
     asyncio.run(run.close())
 
@@ -256,23 +285,19 @@ async def test_a_package_of_the_same_name_elsewhere_is_not_mistaken_and_in_one_p
         an_agent(f"python:{target}", tmp_path / "two", options={"in_process": True})
 
 
+@pytest.mark.parametrize("line", range(1, len(WRONG) + 1), ids=[" ".join(each[:3]) for each in WRONG])
+async def test_what_a_function_does_wrong_is_the_agents_error_with_its_place(tmp_path, in_process, standing, line):
+    folder, run = standing
+    name, _, _, said = WRONG[line - 1]
+    given = {"target": f"./mine.py:{name}", "trial": a_trial(tmp_path), "run": run, "in_process": in_process}
+    with pytest.raises(AgentError, match=said.format(line=line)) as raised:
+        await answer(folder, turn(f"wrong_{line}"), **given)
+    assert f"python:./mine.py:{name}" in str(raised.value)
+
+
 @pytest.mark.parametrize(
     ("source", "said"),
     [
-        ("def agent():\n    raise ValueError('broken')", r"mine.py:2: ValueError: broken"),
-        ("async def agent():\n    raise ValueError('broken')", r"mine.py:2: ValueError: broken"),
-        ("async def agent():\n    yield 'x'\n    raise ValueError('broken')", r"mine.py:3: ValueError: broken"),
-        ("import json\ndef agent():\n    json.loads('{')", r"mine.py:3: JSONDecodeError"),
-        ("def agent():\n    raise SystemExit(3)", r"mine.py:2: SystemExit: 3"),
-        ("async def agent():\n    raise SystemExit(3)", r"mine.py:2: SystemExit: 3"),
-        ("def agent():\n    raise StopIteration", r"StopIteration"),
-        ("async def agent():\n    raise TimeoutError('own')", r"mine.py:2: TimeoutError: own"),
-        ("import asyncio\nasync def agent():\n    raise asyncio.CancelledError", r"mine.py:3: CancelledError"),
-        ("def agent(): pass", "returned None"),
-        ("def agent(): return 3", "returned a int; expected a text"),
-        ("def agent(): return b'x'", "returned a bytes"),
-        ("def agent(): return {'answer': 'x'}", r"without a text .*its keys: answer"),
-        ("async def agent():\n    yield 3", "yielded a int"),
         ("class agent:\n    def __init__(self): 1 / 0\n    def respond(self): ...", "__init__: raised .*mine.py:2"),
         ("class agent:\n    async def open(self): 1 / 0\n    def respond(self): ...", "open: raised .*mine.py:2"),
         ("def agent(get_service): get_service('x')", "this trial has no services"),
@@ -292,15 +317,16 @@ async def test_a_models_error_stays_one(tmp_path, in_process, written):
         await answer(tmp_path, in_process=in_process)
 
 
-@pytest.mark.parametrize(
-    "held",
-    ["time.sleep(600)", "while True: pass", "threading.Event().wait()", "os.read(os.pipe()[0], 1)"],
-)
-@pytest.mark.parametrize("form", ["return 'x'", "yield 'x'"])
-async def test_a_coroutine_that_holds_the_loop_is_broken_off_there(tmp_path, in_process, written, held, form):
-    written(f"import time, threading, os\nasync def agent():\n    {held}\n    {form}")
-    with pytest.raises(AgentError, match=r"blocked the event loop for 0.1 s, at .*mine.py:3; await what takes time"):
-        await answer(tmp_path, block_limit_s=0.1, in_process=in_process)
+@pytest.mark.parametrize("held", HOLDS)
+@pytest.mark.parametrize("name", ["awaited", "streamed"])
+async def test_a_coroutine_that_holds_the_loop_is_broken_off_there(tmp_path, in_process, standing, held, name):
+    folder, run = standing
+    holding = f"{name}_{HOLDS.index(held)}"
+    line = (folder / "mine.py").read_text().splitlines().index(f"async def {holding}():") + 2
+    given = {"target": f"./mine.py:{name}", "trial": a_trial(tmp_path), "run": run, "in_process": in_process}
+    said = rf"blocked the event loop for 0.1 s, at .*mine.py:{line}; await what takes time"
+    with pytest.raises(AgentError, match=said):
+        await answer(folder, turn(holding), block_limit_s=0.1, **given)
     await asyncio.sleep(0.15)  # the alarm is off
 
 
