@@ -366,12 +366,12 @@ def gate_test(pairs: Sequence[Pair], alpha: float = 0.05) -> GateTest:
     (`step_down_min_p`: a large drop in one). Both are exact, so the level holds for any number of trials.
     """
     usable = [pair for pair in pairs if pair.comparable]
-    scenarios, suite = _drop_p_values(usable)
+    scenarios, suite = _scenario_drops(usable), _suite_drop(usable)
     decidable = bool(usable) and (min(scenarios) <= alpha or suite <= alpha)
     if usable and not decidable:
         # Setting B to none passed gives the smallest p-values there can be, whatever happened.
-        worst, worst_suite = _drop_p_values([_all_failed(pair) for pair in usable])
-        decidable = min(worst) <= alpha or worst_suite <= alpha
+        worst = [_all_failed(pair) for pair in usable]
+        decidable = min(_scenario_drops(worst)) <= alpha or _suite_drop(worst) <= alpha
     return GateTest(
         alpha=alpha,
         scenarios=[ScenarioDrop(pair=pair, p_value=p) for pair, p in zip(usable, scenarios, strict=True)],
@@ -381,8 +381,12 @@ def gate_test(pairs: Sequence[Pair], alpha: float = 0.05) -> GateTest:
     )
 
 
-def _drop_p_values(pairs: Sequence[Pair]) -> tuple[list[float], float]:
-    return [min(1.0, 2 * p) for p in step_down_min_p(pairs)], min(1.0, 2 * permutation_test(pairs).drop)
+def _scenario_drops(pairs: Sequence[Pair]) -> list[float]:
+    return [min(1.0, 2 * p) for p in step_down_min_p(pairs)]
+
+
+def _suite_drop(pairs: Sequence[Pair]) -> float:
+    return min(1.0, 2 * permutation_test(pairs).drop)
 
 
 def _all_failed(pair: Pair) -> Pair:
