@@ -2,7 +2,6 @@ import itertools
 import math
 import random
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -25,6 +24,7 @@ from steadyhand.judging.statistics import (
 )
 from support.late import Late
 
+np = Late("numpy")
 stats = Late("scipy.stats")
 
 steady = settings(derandomize=True, database=None)
