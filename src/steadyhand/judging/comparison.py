@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import random
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Annotated
@@ -439,20 +440,21 @@ def detectable_drop(baseline: Sequence[Tries], trials: int, *, alpha: float = 0.
     By the normal approximation of the suite's half of the rule, less a step of its lattice. Takes the baseline's
     rates, shrunk towards one half by one trial, as the true ones; a scenario cannot drop below zero.
     """
-    counted = [((passed + 0.5) / (decided + 1), decided) for passed, decided in baseline if decided]
-    if not counted or trials < 1:
+    alike = Counter((passed, decided) for passed, decided in baseline if decided)
+    if not alike or trials < 1:
         return None
+    counted = [((passed + 0.5) / (decided + 1), decided, times) for (passed, decided), times in alike.items()]
     z_alpha, z_power = normal_quantile(1 - alpha / 2), normal_quantile(power)
-    correction = min(1 / decided + 1 / trials for _, decided in counted)
+    correction = min(1 / decided + 1 / trials for _, decided, _ in counted)
 
     def margin(drop: float) -> float:
         total = null = other = 0.0
-        for rate, decided in counted:
+        for rate, decided, times in counted:
             after = max(rate - drop, 0.0)
             pooled = (rate * decided + after * trials) / (decided + trials)
-            total += rate - after
-            null += pooled * (1 - pooled) * (1 / decided + 1 / trials)
-            other += rate * (1 - rate) / decided + after * (1 - after) / trials
+            total += times * (rate - after)
+            null += times * pooled * (1 - pooled) * (1 / decided + 1 / trials)
+            other += times * (rate * (1 - rate) / decided + after * (1 - after) / trials)
         return total - correction - z_alpha * math.sqrt(null) - z_power * math.sqrt(other)
 
     return crossing(margin, 0.0, 1.0) if margin(1.0) >= 0 else None
