@@ -8,6 +8,7 @@ independent. Everything here works on counts per scenario; a difference is alway
 from __future__ import annotations
 
 import math
+import operator
 import random
 from bisect import bisect_right
 from collections import Counter
@@ -319,8 +320,7 @@ def _draw(scenarios: Sequence[tuple[tuple[float, ...], int, int]], seen: int, se
     totals = [0] * draws
     for chances, step, start in scenarios:
         values = [start + step * at for at in range(len(chances))]
-        for at, value in enumerate(drawn.choices(values, weights=chances, k=draws)):
-            totals[at] += value
+        totals = list(map(operator.add, totals, drawn.choices(values, weights=chances, k=draws)))
     drop = sum(total <= seen for total in totals)
     both = sum(abs(total) >= abs(seen) for total in totals)
     return PermutationTest(two_sided=(both + 1) / (draws + 1), drop=(drop + 1) / (draws + 1), exact=False)
