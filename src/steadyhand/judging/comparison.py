@@ -8,8 +8,10 @@ independent. Everything here works on counts per scenario; a difference is alway
 from __future__ import annotations
 
 import math
+import operator
 import random
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Annotated
@@ -318,8 +320,7 @@ def _draw(scenarios: Sequence[tuple[tuple[float, ...], int, int]], seen: int, se
     totals = [0] * draws
     for chances, step, start in scenarios:
         values = [start + step * at for at in range(len(chances))]
-        for at, value in enumerate(drawn.choices(values, weights=chances, k=draws)):
-            totals[at] += value
+        totals = list(map(operator.add, totals, drawn.choices(values, weights=chances, k=draws)))
     drop = sum(total <= seen for total in totals)
     both = sum(abs(total) >= abs(seen) for total in totals)
     return PermutationTest(two_sided=(both + 1) / (draws + 1), drop=(drop + 1) / (draws + 1), exact=False)
@@ -366,12 +367,12 @@ def gate_test(pairs: Sequence[Pair], alpha: float = 0.05) -> GateTest:
     (`step_down_min_p`: a large drop in one). Both are exact, so the level holds for any number of trials.
     """
     usable = [pair for pair in pairs if pair.comparable]
-    scenarios, suite = _drop_p_values(usable)
+    scenarios, suite = _scenario_drops(usable), _suite_drop(usable)
     decidable = bool(usable) and (min(scenarios) <= alpha or suite <= alpha)
     if usable and not decidable:
         # Setting B to none passed gives the smallest p-values there can be, whatever happened.
-        worst, worst_suite = _drop_p_values([_all_failed(pair) for pair in usable])
-        decidable = min(worst) <= alpha or worst_suite <= alpha
+        worst = [_all_failed(pair) for pair in usable]
+        decidable = min(_scenario_drops(worst)) <= alpha or _suite_drop(worst) <= alpha
     return GateTest(
         alpha=alpha,
         scenarios=[ScenarioDrop(pair=pair, p_value=p) for pair, p in zip(usable, scenarios, strict=True)],
@@ -381,8 +382,12 @@ def gate_test(pairs: Sequence[Pair], alpha: float = 0.05) -> GateTest:
     )
 
 
-def _drop_p_values(pairs: Sequence[Pair]) -> tuple[list[float], float]:
-    return [min(1.0, 2 * p) for p in step_down_min_p(pairs)], min(1.0, 2 * permutation_test(pairs).drop)
+def _scenario_drops(pairs: Sequence[Pair]) -> list[float]:
+    return [min(1.0, 2 * p) for p in step_down_min_p(pairs)]
+
+
+def _suite_drop(pairs: Sequence[Pair]) -> float:
+    return min(1.0, 2 * permutation_test(pairs).drop)
 
 
 def _all_failed(pair: Pair) -> Pair:
@@ -435,20 +440,21 @@ def detectable_drop(baseline: Sequence[Tries], trials: int, *, alpha: float = 0.
     By the normal approximation of the suite's half of the rule, less a step of its lattice. Takes the baseline's
     rates, shrunk towards one half by one trial, as the true ones; a scenario cannot drop below zero.
     """
-    counted = [((passed + 0.5) / (decided + 1), decided) for passed, decided in baseline if decided]
-    if not counted or trials < 1:
+    alike = Counter((passed, decided) for passed, decided in baseline if decided)
+    if not alike or trials < 1:
         return None
+    counted = [((passed + 0.5) / (decided + 1), decided, times) for (passed, decided), times in alike.items()]
     z_alpha, z_power = normal_quantile(1 - alpha / 2), normal_quantile(power)
-    correction = min(1 / decided + 1 / trials for _, decided in counted)
+    correction = min(1 / decided + 1 / trials for _, decided, _ in counted)
 
     def margin(drop: float) -> float:
         total = null = other = 0.0
-        for rate, decided in counted:
+        for rate, decided, times in counted:
             after = max(rate - drop, 0.0)
             pooled = (rate * decided + after * trials) / (decided + trials)
-            total += rate - after
-            null += pooled * (1 - pooled) * (1 / decided + 1 / trials)
-            other += rate * (1 - rate) / decided + after * (1 - after) / trials
+            total += times * (rate - after)
+            null += times * pooled * (1 - pooled) * (1 / decided + 1 / trials)
+            other += times * (rate * (1 - rate) / decided + after * (1 - after) / trials)
         return total - correction - z_alpha * math.sqrt(null) - z_power * math.sqrt(other)
 
     return crossing(margin, 0.0, 1.0) if margin(1.0) >= 0 else None

@@ -319,6 +319,8 @@ def _doubts(baseline: Side, run: Side, paired: Sequence[_Paired], test: GateTest
     # Where the baseline passed nothing, nothing can get worse, however many trials there are.
     if any(a.passed and b.decided for _, a, b in paired) and not test.decidable:
         yield DoubtFound(kind="too_few_trials")
+    if not any(a.undecided or b.undecided for _, a, b in paired):
+        return
     # An agent that breaks instead of failing must not pass: would the rule have tripped if undecided trials of both
     # sides counted as not passed?
     of_all = [

@@ -24,10 +24,13 @@ import msgspec
 
 MAX_DEPTH = 100
 MAX_VALUES = 1_000_000
+_MANY_VALUES = 10_000
 TOO_DEEP = f"[nested more than {MAX_DEPTH} levels deep]"
 CIRCULAR = "[contains itself]"
 _LARGEST = 2**64
 _SMALLEST = -(2**63)
+_LISTS = (list, tuple, set, frozenset)
+_BUILT_IN = (dict, list, tuple)
 S = TypeVar("S", bound=msgspec.Struct)
 
 
@@ -94,7 +97,7 @@ def plain(value: Any, *, keep: tuple[type, ...] = ()) -> Any:
     if _is_flat(value):
         return value.copy()
     try:
-        return _Plain(keep).copy(value, 0)
+        return _Plain(value, keep).copy(value, 0)
     except UnreadableValue:
         raise
     except Exception as error:  # a foreign `__str__`, `items` or `__iter__` may raise anything
@@ -199,16 +202,45 @@ def _inner(value: Any) -> Iterable[Any]:
     return cast("list[Any]", value) if isinstance(value, list | tuple) else ()
 
 
+def _surely_too_many(value: Any) -> bool:
+    """Whether built-in containers hold more than `MAX_VALUES` values, each counted as often as it is held.
+
+    Looks into each container once, at the depth nearest to the top, so that a few that hold each other many times over
+    are told at once. What holds itself, or is held at several depths, may hold more than is counted here.
+    """
+    count, seen = 1, set[int]()
+    level = {id(value): (value, 1)}
+    for _ in range(MAX_DEPTH):
+        seen.update(level)
+        below: dict[int, tuple[Any, int]] = {}
+        for each, times in level.values():
+            for held in _inner(each):
+                count += times
+                identity = id(held)
+                if type(held) in _BUILT_IN and identity not in seen:
+                    below[identity] = (held, times + below.get(identity, (held, 0))[1])
+        if count > MAX_VALUES or not below:
+            break
+        level = below
+    return count > MAX_VALUES
+
+
 class _Plain:
-    def __init__(self, keep: tuple[type, ...]) -> None:
+    def __init__(self, whole: Any, keep: tuple[type, ...]) -> None:
+        self._whole = whole
         self._keep = keep
         self._values = 0
+        self._allowed = _MANY_VALUES
         self._inside: set[int] = set()
 
     def copy(self, value: Any, depth: int) -> Any:
         self._values += 1
-        if self._values > MAX_VALUES:
-            raise UnreadableValue(f"it holds more than {MAX_VALUES:,} values")
+        if self._values > self._allowed:
+            if self._allowed == MAX_VALUES or _surely_too_many(self._whole):
+                raise UnreadableValue(f"it holds more than {MAX_VALUES:,} values")
+            self._allowed = MAX_VALUES
+        if type(value) in _BUILT_IN:  # sooner than the cases below would tell
+            return self._container(value, depth)
         match value:
             case None | bool():
                 return value
@@ -237,9 +269,9 @@ class _Plain:
             return CIRCULAR
         self._inside.add(identity)
         try:
-            if isinstance(value, Mapping):
+            if type(value) is not list and isinstance(value, Mapping):
                 return self._object(cast("Mapping[Any, Any]", value).items(), depth + 1)
-            if isinstance(value, list | tuple | set | frozenset):
+            if isinstance(value, _LISTS):
                 return [self.copy(held, depth + 1) for held in list(cast("Iterable[Any]", value))]
             if dataclasses.is_dataclass(value) and not isinstance(value, type):
                 fields = ((each.name, getattr(value, each.name)) for each in dataclasses.fields(value))

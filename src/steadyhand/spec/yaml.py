@@ -395,14 +395,15 @@ class _Builder:
         if kind is SequenceNode:
             return [build(item) for item in node.value]
         data: dict[str, Any] = {}
+        first: dict[str, Node] = {}
         for key_node, value_node in node.value:
             key = key_node.value
             if key_node.__class__ is not ScalarNode:
                 self._fault("complex-key", "expected text as a key, found a collection", key_node)
                 continue
             if key in data:
-                first = next(k for k, _ in node.value if k.__class__ is ScalarNode and k.value == key)
-                line, _ = position(first)
+                first = first or {k.value: k for k, _ in reversed(node.value) if k.__class__ is ScalarNode}
+                line, _ = position(first[key])
                 self._fault("duplicate-key", f"key `{key}` is already set on line {line}; keep one of them", key_node)
                 continue
             data[key] = build(value_node)

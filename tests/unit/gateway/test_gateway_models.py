@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,9 @@ from support.trial import TrialStandIn
 
 anthropic = Late("anthropic")
 openai = Late("openai")
+
+NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+"""Spares each client reading all certificates."""
 
 KEY = "sk-the-users-own-key"
 TOOL = {"name": "refund", "description": "Pays back.", "parameters": {"type": "object", "properties": {"n": {}}}}
@@ -69,13 +73,21 @@ async def _addresses(server: GatewayServer, folder: Path, model: ChatModel) -> d
 
 async def _openai(server: GatewayServer, folder: Path, model: ChatModel) -> Any:
     told = await _addresses(server, folder, model)
-    return openai.AsyncOpenAI(base_url=told["OPENAI_BASE_URL"], api_key=told["OPENAI_API_KEY"], max_retries=0)
+    return openai.AsyncOpenAI(
+        http_client=openai.DefaultAsyncHttpxClient(verify=NO_TLS),
+        base_url=told["OPENAI_BASE_URL"],
+        api_key=told["OPENAI_API_KEY"],
+        max_retries=0,
+    )
 
 
 async def _anthropic(server: GatewayServer, folder: Path, model: ChatModel) -> Any:
     told = await _addresses(server, folder, model)
     return anthropic.AsyncAnthropic(
-        base_url=told["ANTHROPIC_BASE_URL"], api_key=told["ANTHROPIC_API_KEY"], max_retries=0
+        http_client=anthropic.DefaultAsyncHttpxClient(verify=NO_TLS),
+        base_url=told["ANTHROPIC_BASE_URL"],
+        api_key=told["ANTHROPIC_API_KEY"],
+        max_retries=0,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,9 @@ from support.late import Late
 
 anthropic = Late("anthropic")
 openai = Late("openai")
+
+NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+"""Spares each client reading all certificates."""
 
 KEY = "sk-the-users-own-key"
 PIECES = ("Stop ", "the ", "pump.")
@@ -85,7 +89,10 @@ async def _texts(dialect: str, told: dict[str, str]) -> AsyncIterator[str]:
     """The pieces of text of one streamed call, as the vendor's own client yields them."""
     if dialect == "messages":
         async with anthropic.AsyncAnthropic(
-            base_url=told["ANTHROPIC_BASE_URL"], api_key=told["ANTHROPIC_API_KEY"], max_retries=0
+            http_client=anthropic.DefaultAsyncHttpxClient(verify=NO_TLS),
+            base_url=told["ANTHROPIC_BASE_URL"],
+            api_key=told["ANTHROPIC_API_KEY"],
+            max_retries=0,
         ) as client:
             asked: Any = {"model": "x", "max_tokens": 90, "messages": [{"role": "user", "content": "Well?"}]}
             async with client.messages.stream(**asked) as stream:
@@ -94,7 +101,10 @@ async def _texts(dialect: str, told: dict[str, str]) -> AsyncIterator[str]:
                 assert (await stream.get_final_message()).usage.input_tokens == 7
         return
     async with openai.AsyncOpenAI(
-        base_url=told["OPENAI_BASE_URL"], api_key=told["OPENAI_API_KEY"], max_retries=0
+        http_client=openai.DefaultAsyncHttpxClient(verify=NO_TLS),
+        base_url=told["OPENAI_BASE_URL"],
+        api_key=told["OPENAI_API_KEY"],
+        max_retries=0,
     ) as client:
         if dialect == "responses":
             async for event in await client.responses.create(model="x", input="Well?", stream=True):
@@ -218,7 +228,11 @@ async def test_an_agent_that_waits_in_vain_is_not_graded(bench: Bench, streamed:
 
         async def agent(told: dict[str, str], events: list[Any]) -> str:
             async with openai.AsyncOpenAI(
-                base_url=told["OPENAI_BASE_URL"], api_key="-", max_retries=0, timeout=0.3
+                http_client=openai.DefaultAsyncHttpxClient(verify=NO_TLS),
+                base_url=told["OPENAI_BASE_URL"],
+                api_key="-",
+                max_retries=0,
+                timeout=0.3,
             ) as client:
                 with pytest.raises(openai.APITimeoutError):
                     await client.chat.completions.create(
@@ -238,7 +252,12 @@ async def test_an_agent_that_drops_the_slower_of_two_answers_is_graded(bench: Be
     rules = "rules: [{match: slow, reply: Late., delay_ms: 60000}, {reply: Now., delay_ms: 1000}]\n"
 
     async def agent(told: dict[str, str], events: list[Any]) -> str:
-        async with openai.AsyncOpenAI(base_url=told["OPENAI_BASE_URL"], api_key="-", max_retries=0) as client:
+        async with openai.AsyncOpenAI(
+            http_client=openai.DefaultAsyncHttpxClient(verify=NO_TLS),
+            base_url=told["OPENAI_BASE_URL"],
+            api_key="-",
+            max_retries=0,
+        ) as client:
 
             async def ask(text: str) -> str:
                 made = await client.chat.completions.create(model="x", messages=[{"role": "user", "content": text}])

@@ -1,7 +1,6 @@
 import math
 import random
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -9,6 +8,7 @@ from hypothesis import strategies as st
 from steadyhand.judging.latency_comparison import Cliff, ComparedTarget, cliff_edges, compare_latencies, pareto_front
 from support.late import Late
 
+np = Late("numpy")
 stats = Late("scipy.stats")
 
 steady = settings(derandomize=True, database=None)

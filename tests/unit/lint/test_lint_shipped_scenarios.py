@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,14 @@ from steadyhand.records.scenario import Ask, Constraint, ExampleAnswers, Scenari
 
 CONFIGS = Path(steadyhand.__file__).parent / "configs"
 FILES = sorted((CONFIGS / "scenarios").glob("*/*.yaml"))
-CASES = {path.stem: yaml.safe_load(path.read_text(encoding="utf-8")) for path in FILES}
 SCHEMA_LINE = "# yaml-language-server: $schema=../../../../../schemas/decision.schema.json"
 
-every_case = pytest.mark.parametrize("name", CASES)
+every_case = pytest.mark.parametrize("name", [path.stem for path in FILES])
+
+
+@cache
+def cases() -> dict[str, Any]:
+    return {path.stem: yaml.safe_load(path.read_text(encoding="utf-8")) for path in FILES}
 
 
 def deterministic(case: dict[str, Any]) -> list[dict[str, Any]]:
@@ -72,21 +77,21 @@ def record(case: dict[str, Any], path: str) -> Scenario:
 
 
 def test_there_are_twelve_clinical_and_eight_robotic_scenarios_numbered_in_a_row() -> None:
-    ids = sorted(case["id"] for case in CASES.values())
+    ids = sorted(case["id"] for case in cases().values())
     assert ids == [f"SCN-C-{n:03}" for n in range(1, 13)] + [f"SCN-R-{n:03}" for n in range(1, 9)]
     folders = {path.stem: path.parent.name for path in FILES}
-    assert folders == {name: case["domain"] for name, case in CASES.items()}
+    assert folders == {name: case["domain"] for name, case in cases().items()}
 
 
 def test_some_are_cases_where_the_alarm_is_the_mistake() -> None:
-    deferring = [case["domain"] for case in CASES.values() if case.get("expects") == "defer"]
+    deferring = [case["domain"] for case in cases().values() if case.get("expects") == "defer"]
     assert deferring.count("clinical") >= 3
     assert deferring.count("robotic") >= 2
 
 
 @every_case
 def test_shape(name: str) -> None:
-    case = CASES[name]
+    case = cases()[name]
     text = next(path for path in FILES if path.stem == name).read_text(encoding="utf-8")
     assert text.splitlines()[0] == SCHEMA_LINE
     budget = case["latency_budget"]
@@ -104,21 +109,21 @@ def test_shape(name: str) -> None:
 
 @every_case
 def test_good_answers_satisfy_every_invariant(name: str) -> None:
-    good = CASES[name]["examples"]["good"]
+    good = cases()[name]["examples"]["good"]
     assert len(set(good)) >= 2
-    assert {answer: violated(CASES[name], answer) for answer in good} == {answer: [] for answer in good}
+    assert {answer: violated(cases()[name], answer) for answer in good} == {answer: [] for answer in good}
 
 
 @every_case
 def test_bad_answers_violate_an_invariant(name: str) -> None:
-    bad = CASES[name]["examples"]["bad"]
+    bad = cases()[name]["examples"]["bad"]
     assert len(set(bad)) >= 2
-    assert [answer for answer in bad if not violated(CASES[name], answer)] == []
+    assert [answer for answer in bad if not violated(cases()[name], answer)] == []
 
 
 @every_case
 def test_every_invariant_is_violated_by_some_bad_answer(name: str) -> None:
-    case = CASES[name]
+    case = cases()[name]
     seen = {found for answer in case["examples"]["bad"] for found in violated(case, answer)}
     assert {invariant["name"] for invariant in deterministic(case)} == seen
 
@@ -140,17 +145,17 @@ def evasions(case: dict[str, Any]) -> Iterator[str]:
 
 @every_case
 def test_negated_asked_echoed_and_empty_answers_do_not_pass(name: str) -> None:
-    assert [answer for answer in evasions(CASES[name]) if not violated(CASES[name], answer)] == []
+    assert [answer for answer in evasions(cases()[name]) if not violated(cases()[name], answer)] == []
 
 
 @every_case
 def test_an_empty_answer_satisfies_no_invariant(name: str) -> None:
-    assert len(violated(CASES[name], "")) == len(deterministic(CASES[name]))
+    assert len(violated(cases()[name], "")) == len(deterministic(cases()[name]))
 
 
 @every_case
 def test_lint_finds_nothing(name: str) -> None:
-    assert [str(problem) for problem in lint_scenario(record(CASES[name], name))] == []
+    assert [str(problem) for problem in lint_scenario(record(cases()[name], name))] == []
 
 
 def test_the_folder_at_the_root_is_the_shipped_one() -> None:

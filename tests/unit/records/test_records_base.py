@@ -152,6 +152,20 @@ def test_what_would_not_end_is_refused():
         plain(doubling)
 
 
+def test_a_value_that_is_held_often_is_counted_as_often():
+    ten = [0] * 10
+    thousand = [[ten] * 10] * 10
+    assert plain([thousand] * 50) == [[[[0] * 10] * 10] * 10] * 50
+    with pytest.raises(UnreadableValue, match="more than 1,000,000 values"):
+        plain([thousand] * 1_000)
+
+
+def test_many_values_that_contain_themselves_are_cut_where_they_do():
+    endless: list[object] = []
+    endless.extend([endless] * 20_000)
+    assert plain([endless, [endless]]) == [["[contains itself]"] * 20_000, [["[contains itself]"] * 20_000]]
+
+
 def test_what_cannot_say_what_it_is_is_refused():
     class Mute:
         def __str__(self) -> str:

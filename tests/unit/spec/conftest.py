@@ -65,7 +65,7 @@ CATALOGUE: dict[str, type[BaseModel]] = {
 }
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def catalogue():
     return CATALOGUE
 

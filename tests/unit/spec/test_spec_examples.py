@@ -30,13 +30,20 @@ FILES = {
 }
 
 
+@pytest.fixture(scope="module")
+def schemas(catalogue):
+    schemas = json_schemas(catalogue)
+    for name in ("agent", "decision"):
+        jsonschema.Draft202012Validator.check_schema(schemas[name])
+    return schemas
+
+
 @pytest.mark.parametrize("name", FILES)
-def test_each_loads_without_a_finding_and_the_schema_agrees(name, load_text, catalogue):
+def test_each_loads_without_a_finding_and_the_schema_agrees(name, load_text, schemas):
     loaded = load_text(FILES[name])
     assert [str(problem) for problem in loaded.problems] == []
     assert len(loaded.scenarios) == 1
-    schema = json_schemas(catalogue)["decision" if name == "decision" else "agent"]
-    jsonschema.Draft202012Validator.check_schema(schema)
+    schema = schemas["decision" if name == "decision" else "agent"]
     jsonschema.Draft202012Validator(schema).validate(parse(FILES[name])[1])
 
 

@@ -88,3 +88,5 @@ def test_many_faults_are_found_in_one_walk(load_text):
     codes = [problem.code for problem in loaded.problems]
     assert codes.count("duplicate-key") == 4000
     assert codes.count("unknown-tag") == 4000
+    repeated = [problem for problem in loaded.problems if problem.code == "duplicate-key"]
+    assert all(f"already set on line {problem.place.line - 4000};" in problem.message for problem in repeated)

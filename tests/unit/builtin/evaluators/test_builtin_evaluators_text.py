@@ -10,6 +10,7 @@ from steadyhand.builtin.evaluators.text import LIMIT, excerpt
 from steadyhand.records.chat import Message
 from steadyhand.records.evaluation import Evidence, Verdict
 from steadyhand.records.result import ConversationResult, ConversationTurn, ExecutionResult
+from steadyhand.text_match import search_limit
 
 P, F = "passed", "failed"
 
@@ -149,11 +150,12 @@ async def test_a_catastrophic_pattern_is_inconclusive_and_stops_nobody(evaluate,
             turns += 1
 
     counting = asyncio.create_task(count())
-    result = await evaluate({"type": type_, "pattern": "(a+)+$"}, "a" * 5000 + "!")
+    with search_limit(0.2):
+        result = await evaluate({"type": type_, "pattern": "(a+)+$"}, "a" * 5000 + "!")
     counting.cancel()
     assert result.verdict == "inconclusive"
     assert "timed out after 1 second" in result.message
-    assert turns > 50
+    assert turns > 10
 
 
 @pytest.mark.parametrize(("start", "end"), [(0, 5), (495, 500), (250, 255), (0, 500), (100, 450)])

@@ -12,18 +12,20 @@ from pathlib import Path
 
 import pytest
 
+from steadyhand.builtin.models.pydantic_ai import INCLUDES, BridgedModel, CallClock, PydanticAIModel
 from steadyhand.errors import ModelError, SetupError
 from steadyhand.plugins.plugin import ModelSettings
 from steadyhand.records.chat import ChatRequest, ChatResponse, Message, ToolCall, ToolSpec
-
-pytest.importorskip("pydantic_ai", reason="the extra [providers] is not installed")
-
-from pydantic_ai.exceptions import ModelAPIError, ModelHTTPError, UnexpectedModelBehavior, UserError
-from pydantic_ai.messages import ModelRequest, ModelResponse, TextPart, ToolCallPart, ToolReturnPart, UserPromptPart
-from pydantic_ai.models.function import DeltaToolCall, FunctionModel
-
-from steadyhand.builtin.models.pydantic_ai import INCLUDES, BridgedModel, CallClock, PydanticAIModel
+from support.late import Late
 from support.patience import with_enough_time
+
+exceptions = Late("pydantic_ai.exceptions")
+parts = Late("pydantic_ai.messages")
+function = Late("pydantic_ai.models.function")
+
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("pydantic_ai") is None, reason="the extra [providers] is not installed"
+)
 
 ASKED = ChatRequest(messages=(Message(role="user", content="hi"),))
 
@@ -56,10 +58,10 @@ async def test_pieces_have_their_times_and_calls_are_put_together():
         yield "Stop "
         await asyncio.sleep(0.02)
         yield "the pump"
-        yield {1: DeltaToolCall(name="stop", json_args='{"now": ', tool_call_id="c1")}
-        yield {1: DeltaToolCall(json_args="true}")}
+        yield {1: function.DeltaToolCall(name="stop", json_args='{"now": ', tool_call_id="c1")}
+        yield {1: function.DeltaToolCall(json_args="true}")}
 
-    response = await ask(BridgedModel("pydantic-ai/f", FunctionModel(stream_function=stream)))
+    response = await ask(BridgedModel("pydantic-ai/f", function.FunctionModel(stream_function=stream)))
     assert response.text == "Stop the pump"
     assert response.tool_calls == (ToolCall(id="c1", name="stop", arguments={"now": True}),)
     assert [characters for _, characters in response.chunks] == [5, 8]
@@ -71,7 +73,9 @@ async def test_what_is_asked_reaches_the_vendor():
 
     def answer(messages, info):
         seen.append((messages, info))
-        return ModelResponse(parts=[TextPart(content="x"), ToolCallPart(tool_name="t", args="{no", tool_call_id="c")])
+        return parts.ModelResponse(
+            parts=[parts.TextPart(content="x"), parts.ToolCallPart(tool_name="t", args="{no", tool_call_id="c")]
+        )
 
     request = ChatRequest(
         messages=(
@@ -87,45 +91,50 @@ async def test_what_is_asked_reaches_the_vendor():
         seed=3,
         json_schema={"type": "object", "properties": {"a": {"type": "string"}}},
     )
-    model = BridgedModel("pydantic-ai/f", FunctionModel(answer), stream=False)
+    model = BridgedModel("pydantic-ai/f", function.FunctionModel(answer), stream=False)
     response = await ask(model, request)
     assert (response.text, response.tool_calls) == ("x", (ToolCall(id="c", name="t", raw="{no"),))
     assert (response.attempt.streamed, response.attempt.first_token_ms) == (False, None)
     ((messages, info),) = seen
     asked, said, result = messages
     assert [part.content for part in asked.parts] == ["Be brief.", "hi"]
-    assert [type(part) for part in said.parts] == [TextPart, ToolCallPart]
+    assert [type(part) for part in said.parts] == [parts.TextPart, parts.ToolCallPart]
     returned, prompt = result.parts
-    assert isinstance(returned, ToolReturnPart)
+    assert isinstance(returned, parts.ToolReturnPart)
     assert (returned.tool_name, returned.tool_call_id, returned.content) == ("look", "c1", "on")
-    assert isinstance(prompt, UserPromptPart)
+    assert isinstance(prompt, parts.UserPromptPart)
     assert [tool.name for tool in info.function_tools] == ["look", "wait"]
     assert info.model_settings == {"max_retries": 0, "max_tokens": 50, "temperature": 0.0}
     assert info.model_request_parameters.output_mode == "native"
-    await ask(BridgedModel("m", FunctionModel(answer), stream=False, send_seed=True, send_temperature=False), request)
+    await ask(
+        BridgedModel("m", function.FunctionModel(answer), stream=False, send_seed=True, send_temperature=False), request
+    )
     assert seen[-1][1].model_settings == {"max_retries": 0, "max_tokens": 50, "seed": 3}
 
 
 @pytest.mark.parametrize(
     ("raised", "kind", "retryable"),
     [
-        (ModelHTTPError(429, "m", {"error": {"message": "slow down very-secret"}}), "rate_limit", True),
-        (ModelHTTPError(401, "m", "no key"), "auth", False),
-        (ModelHTTPError(503, "m", None), "server", True),
-        (ModelHTTPError(400, "m", {"message": "bad"}), "refused", False),
-        (ModelAPIError("m", "Connection error."), "connect", True),
-        (UserError("not so"), "refused", False),
-        (UnexpectedModelBehavior("what?"), "malformed", True),
-        (ConnectionResetError("gone"), "server", True),
-        (KeyError("bug"), "server", False),
+        (
+            lambda: exceptions.ModelHTTPError(429, "m", {"error": {"message": "slow, very-secret"}}),
+            "rate_limit",
+            True,
+        ),
+        (lambda: exceptions.ModelHTTPError(401, "m", "no key"), "auth", False),
+        (lambda: exceptions.ModelHTTPError(503, "m", None), "server", True),
+        (lambda: exceptions.ModelHTTPError(400, "m", {"message": "bad"}), "refused", False),
+        (lambda: exceptions.ModelAPIError("m", "Connection error."), "connect", True),
+        (lambda: exceptions.UserError("not so"), "refused", False),
+        (lambda: exceptions.UnexpectedModelBehavior("what?"), "malformed", True),
+        (lambda: ConnectionResetError("gone"), "server", True),
+        (lambda: KeyError("bug"), "server", False),
     ],
-    ids=lambda value: type(value).__name__,
 )
 async def test_failures_have_their_kind(raised, kind, retryable):
     def answer(messages, info):
-        raise raised
+        raise raised()
 
-    model = BridgedModel("pydantic-ai/f", FunctionModel(answer), stream=False, secrets=("very-secret",))
+    model = BridgedModel("pydantic-ai/f", function.FunctionModel(answer), stream=False, secrets=("very-secret",))
     with pytest.raises(ModelError) as caught:
         await ask(model)
     error = caught.value
@@ -138,10 +147,10 @@ async def test_failures_have_their_kind(raised, kind, retryable):
 
 async def test_the_wait_that_the_vendor_asks_for():
     def answer(messages, info):
-        raise ModelHTTPError(429, "m", None, headers={"Retry-After": "7"})
+        raise exceptions.ModelHTTPError(429, "m", None, headers={"Retry-After": "7"})
 
     with pytest.raises(ModelError) as caught:
-        await ask(BridgedModel("m", FunctionModel(answer), stream=False))
+        await ask(BridgedModel("m", function.FunctionModel(answer), stream=False))
     assert caught.value.retry_after_s == 7.0
 
 
@@ -151,7 +160,7 @@ async def test_a_vendor_that_does_not_answer_in_time():
         await asyncio.sleep(60)
         yield "never"
 
-    model = BridgedModel("m", FunctionModel(stream_function=stream))
+    model = BridgedModel("m", function.FunctionModel(stream_function=stream))
     with pytest.raises(ModelError) as caught:
         await ask(model, ChatRequest(messages=ASKED.messages, timeout_s=0.05))
     assert (caught.value.kind, caught.value.retryable) == ("timeout", True)
@@ -165,7 +174,7 @@ async def test_an_answer_can_be_taken_as_far_as_it_had_come():
         yield "never"
 
     async def cut_after(seconds):
-        model = BridgedModel("m", FunctionModel(stream_function=stream))
+        model = BridgedModel("m", function.FunctionModel(stream_function=stream))
         return await ask(model, ChatRequest(messages=ASKED.messages, cut_after_ms=seconds * 1000))
 
     response = await with_enough_time(cut_after, lambda response: bool(response.text))
@@ -176,15 +185,15 @@ async def test_an_answer_can_be_taken_as_far_as_it_had_come():
 async def test_an_error_in_the_middle_of_a_stream_leaves_no_answer():
     async def stream(messages, info):
         yield "Stop"
-        raise ModelHTTPError(529, "m", {"error": {"message": "Overloaded"}})
+        raise exceptions.ModelHTTPError(529, "m", {"error": {"message": "Overloaded"}})
 
     with pytest.raises(ModelError) as caught:
-        await ask(BridgedModel("m", FunctionModel(stream_function=stream)))
+        await ask(BridgedModel("m", function.FunctionModel(stream_function=stream)))
     assert (caught.value.kind, caught.value.status) == ("server", 529)
 
 
 async def test_the_vendors_client_is_opened_once_and_closed():
-    class Watched(FunctionModel):
+    class Watched(function.FunctionModel):
         log: list[str] = []
 
         async def __aenter__(self):
@@ -196,7 +205,9 @@ async def test_the_vendors_client_is_opened_once_and_closed():
             return await super().__aexit__(*exc_info)
 
     model = BridgedModel(
-        "m", Watched(lambda messages, info: ModelResponse(parts=[TextPart(content="x")])), stream=False
+        "m",
+        Watched(lambda messages, info: parts.ModelResponse(parts=[parts.TextPart(content="x")])),
+        stream=False,
     )
     await ask(model)
     await ask(model)
@@ -248,7 +259,7 @@ def test_a_request_is_what_the_library_calls_one():
     from steadyhand.builtin.models.pydantic_ai_messages import to_messages
 
     (only,) = to_messages((Message(role="user", content="a"), Message(role="user", content="b")))
-    assert isinstance(only, ModelRequest)
+    assert isinstance(only, parts.ModelRequest)
     assert [part.content for part in only.parts] == ["a", "b"]
 
 
@@ -278,9 +289,9 @@ def test_a_request_is_what_the_library_calls_one():
 )
 async def test_how_an_answer_ended_is_the_vendors_word_before_the_librarys(fields, reason, raw):
     def answer(messages, info):
-        return ModelResponse(parts=[], **fields)
+        return parts.ModelResponse(parts=[], **fields)
 
-    model = BridgedModel("pydantic-ai/f", FunctionModel(answer), stream=False)
+    model = BridgedModel("pydantic-ai/f", function.FunctionModel(answer), stream=False)
     response = await ask(model, ChatRequest(messages=ASKED.messages, max_tokens=9))
     assert (response.finish_reason, response.finish_raw, response.token_limit) == (reason, raw, 9)
     assert response.text == ("I will not." if "refusal" in fields.get("provider_details", {}) else "")

@@ -19,8 +19,6 @@ import pytest
 from aiohttp import web
 
 from steadyhand.builtin.environments.local import LocalEnvironment
-from steadyhand.builtin.services.mcp import LARGEST_ANSWER
-from steadyhand.builtin.services.mcp_connection import mcp_service
 from steadyhand.errors import ServiceError, SetupError
 from steadyhand.gateway.run import run_gateway
 from steadyhand.plugins.plugin import EnvironmentSettings
@@ -36,6 +34,7 @@ from support.warm_program import warm
 
 mcp = Late("mcp")
 mcp_http = Late("mcp.client.streamable_http")
+mcp_connection = Late("steadyhand.builtin.services.mcp_connection")
 
 SHOP = Path(__file__).parents[3] / "support" / "mcp_shop.py"
 PROGRAM = shlex.join([sys.executable, str(SHOP)])
@@ -119,7 +118,9 @@ async def opened(
     live: bool = False,
 ) -> AsyncIterator[Shop]:
     service = RealService(name="shop", mcp=mcp, place=HERE, timeout_ms=timeout_ms)
-    provided = mcp_service(service, folder=folder, variables=variables or dict(os.environ), options=options or {})
+    provided = mcp_connection.mcp_service(
+        service, folder=folder, variables=variables or dict(os.environ), options=options or {}
+    )
     trial = TrialStandIn(folder, a_scenario(mocks=mocks), live=live)
     environment = LocalEnvironment(EnvironmentSettings(root=folder / "workspaces", trial_id="t"))
     trial.environment = environment  # type: ignore[assignment]
@@ -275,7 +276,7 @@ async def test_each_trial_has_a_process_of_its_own(tmp_path: Path) -> None:
 
 FAILING = [
     ("die", {}, "exited with code 7; stderr: the shop burns"),
-    ("flood", {"mib": LARGEST_ANSWER // 2**20 + 1}, "sent an answer of more than 16 MiB"),
+    ("flood", {"mib": 17}, "sent an answer of more than 16 MiB"),
     ("wait", {"seconds": 30}, "did not answer 'wait' within 1 s"),
     ("say", {"line": '{"jsonrpc": "2.0", "broken": '}, "to stdout, which is not an MCP message"),
 ]
@@ -421,4 +422,4 @@ async def test_a_url_gets_the_headers_that_are_configured_for_it(at_url: Standin
 def test_what_cannot_be_set_up(tmp_path: Path, mcp: str, options: dict[str, Any], message: str) -> None:
     service = RealService(name="shop", mcp=mcp, place=HERE)
     with pytest.raises(SetupError, match=message):
-        mcp_service(service, folder=tmp_path, variables={"PATH": os.environ["PATH"]}, options=options)
+        mcp_connection.mcp_service(service, folder=tmp_path, variables={"PATH": os.environ["PATH"]}, options=options)
