@@ -249,9 +249,8 @@ def test_a_trial_that_ends_every_worker_is_an_error_of_its_own(batch):
 def test_a_trial_without_memory_is_an_error(batch):
     batch.write("mine.py", ENDS.replace("WAY", "out_of_memory"))
     batch.write("two.yaml", UNTIMED.replace("untimed", "ends").replace("What now?", "End it"))
-    ended = batch(
-        "run", "two.yaml", "--agent", "python:./mine.py:agent", "--in-process", "--workers", "2", "--no-progress"
-    )
+    one_worker = ("--workers", "2", "--concurrency", "1")
+    ended = batch("run", "two.yaml", "--agent", "python:./mine.py:agent", "--in-process", *one_worker, "--no-progress")
     assert ended.code == 3, ended.out + ended.err
     (trial,) = batch.reader().trials()
     assert trial.judged.verdict is Verdict.ERROR

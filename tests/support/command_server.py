@@ -74,10 +74,16 @@ class CommandServer:
         folder: Path,
         environment: Mapping[str, str],
         started: Callable[[int], object] = lambda pid: None,
+        *,
+        terminal: int | None = None,
     ) -> tuple[int, str, str]:
-        """The exit code, as in `subprocess`, the output and the errors. `started` is called with the process ID."""
+        """The exit code, as in `subprocess`, the output and the errors, which go to `terminal` if one is given.
+
+        `started` is called with the process ID.
+        """
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-            ours = self._ask(arguments, folder, environment, out.fileno(), err.fileno())
+            to_err = err.fileno() if terminal is None else terminal
+            ours = self._ask(arguments, folder, environment, out.fileno(), to_err)
             with ours:
                 started(int.from_bytes(_exactly(ours, _LENGTH)))
                 code = int.from_bytes(_exactly(ours, _LENGTH), signed=True)

@@ -102,6 +102,10 @@ class Shell:
         )
         return Ended(ran.returncode, ran.stdout, ran.stderr)
 
+    def at_a_terminal(self, terminal: int, *arguments: str, **variables: str) -> Ended:
+        """Runs the command with a terminal as its stderr."""
+        return Ended(*self._server.run(arguments, self.folder, self.environment(**variables), terminal=terminal))
+
     def killed_after(self, delay_s: float, *arguments: str) -> Ended:
         """Runs the command, and kills it if it has not ended by then."""
         killers: list[threading.Timer] = []
