@@ -176,8 +176,7 @@ def test_who_plays_the_user(batch):
     assert_asked(batch, "talk: a model that the scenario names has changed")
 
 
-@pytest.mark.parametrize("changed", ["agent.py", "tools.py", "inner/deep.py"])
-def test_the_sources_of_a_python_agent(batch, changed):
+def test_the_sources_of_a_python_agent(batch):
     batch.write("agent.py", "import json\nimport tools\n\ndef reply(text):\n    raise ValueError(tools.WHAT)\n")
     batch.write("tools.py", "from inner import deep\n\nWHAT = deep.WHAT\n")
     batch.write("inner/deep.py", "WHAT = 'no'\n")
@@ -187,8 +186,11 @@ def test_the_sources_of_a_python_agent(batch, changed):
     cut_short(batch, "untimed.yaml")
     batch.write("unrelated.py", "WHAT = 'something else'\n")
     assert_not_asked(batch)
-    batch.write(changed, (batch.folder / changed).read_text() + "# mended\n")
-    assert_asked(batch, "untimed: the agent has changed")
+    for changed in ("agent.py", "tools.py", "inner/deep.py"):
+        before = (batch.folder / changed).read_text()
+        batch.write(changed, f"{before}# mended\n")
+        assert_asked(batch, "untimed: the agent has changed")
+        batch.write(changed, before)
 
 
 def test_the_program_of_a_command_agent(batch):
