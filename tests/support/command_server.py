@@ -236,14 +236,16 @@ def _serve(connection: socket.socket) -> tuple[list[str], str, dict[str, str], l
 
 def _import_everything() -> None:
     import importlib
-    import pkgutil
 
     import steadyhand
 
-    for module in pkgutil.walk_packages(steadyhand.__path__, "steadyhand."):
-        if not module.name.endswith(_NOT_OF_A_COMMAND):
-            with contextlib.suppress(ImportError):  # an extra that is not installed
-                importlib.import_module(module.name)
+    folder = Path(steadyhand.__path__[0])
+    for package in sorted(folder.rglob("__init__.py")):
+        for file in sorted(package.parent.glob("*.py")):
+            names = file.relative_to(folder.parent).with_suffix("").parts
+            if not any(name.endswith(_NOT_OF_A_COMMAND) for name in names):
+                with contextlib.suppress(ImportError):  # an extra that is not installed
+                    importlib.import_module(".".join(names).removesuffix(".__init__"))
     for name in _IMPORTED_AT_USE:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
