@@ -4,8 +4,6 @@ import os
 import pty
 import shutil
 import sqlite3
-import subprocess
-import sys
 
 import pytest
 
@@ -283,18 +281,10 @@ def test_at_a_terminal_it_is_a_question(batch, answer, code):
     batch.replies(RIGHT)
     master, slave = pty.openpty()
     os.write(master, f"{answer}\n".encode())
-    ended = subprocess.run(
-        [sys.executable, "-m", "steadyhand", "resume", "last", "--no-progress"],
-        cwd=batch.folder,
-        env=batch.environment(),
-        stdin=slave,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    ended = batch.at_a_terminal("resume", "last", "--no-progress", stdin=slave)
     os.close(master)
     os.close(slave)
-    assert ended.returncode == code, ended
-    assert "untimed: the model has changed" in ended.stderr
-    assert "Continue anyway?" in ended.stderr
-    assert ("not resumed" in ended.stderr) is (code == 2)
+    assert ended.code == code, ended
+    assert "untimed: the model has changed" in ended.err
+    assert "Continue anyway?" in ended.err
+    assert ("not resumed" in ended.err) is (code == 2)

@@ -34,7 +34,7 @@ class Terminal:
 
         reader = threading.Thread(target=read)
         reader.start()
-        ended = self._batch.at_a_terminal(slave, *arguments, TERM="xterm-256color", COLUMNS="140", **variables)
+        ended = self._batch.at_a_terminal(*arguments, stderr=slave, TERM="xterm-256color", COLUMNS="140", **variables)
         os.close(slave)
         reader.join()
         os.close(master)
