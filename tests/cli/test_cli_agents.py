@@ -177,7 +177,7 @@ def test_an_agent_that_cannot_be_built_stops_the_run_before_it_starts(shell):
 
 
 WATCHED = """\
-name: Watched
+name: %s
 description: What it does is checked.
 environment: {type: local}
 setup:
@@ -188,7 +188,7 @@ setup:
 run:
   - input: "Hello, do not refund."
     evaluations:
-      - {type: %s}
+%s
 judgment: {strategy: all_pass}
 """
 ACTIONS = [
@@ -209,29 +209,45 @@ THE_TRIALS_OWN = [
 
 
 @pytest.mark.parametrize(
-    ("kind", "checks"), [("http", ACTIONS + THE_TRIALS_OWN), ("elizaos", THE_TRIALS_OWN)], ids=["http", "elizaos"]
+    ("kind", "first", "second"),
+    [("http", ACTIONS, THE_TRIALS_OWN), ("elizaos", THE_TRIALS_OWN[:2], THE_TRIALS_OWN[2:])],
+    ids=["http", "elizaos"],
 )
-def test_silence_of_an_agent_that_cannot_be_seen_proves_nothing(shell, kind, checks):
-    for number, check in enumerate(checks):
-        shell.write(f"{number}.scenario.yaml", WATCHED.replace("name: Watched", f"name: W{number}") % check)
+def test_silence_of_an_agent_that_cannot_be_seen_proves_nothing(shell, kind, first, second):
+    for name, checks in (("first", first), ("second", second)):
+        listed = "\n".join(f"      - {{type: {check}}}" for check in checks)
+        shell.write(f"{name}.scenario.yaml", WATCHED % (name, listed))
     server = ModelServer(Answer(text="Hello!")) if kind == "http" else ElizaosServer(ElizaosAnswer(text="Hello!"))
     with served(server) as there:
         agent = f"{kind}:{there.base_url if kind == 'http' else there.url}"
         ended = shell("run", ".", "--agent", agent, "--json", "r.json")
     report = json.loads((shell.folder / "r.json").read_text())
-    found = {trial["scenario"]["name"]: trial["evaluations"][0] for trial in report["trials"]}
-    assert {found[f"W{number}"]["verdict"] for number in range(len(checks))} == {"inconclusive"}
+    found = {trial["scenario"]["name"]: trial["evaluations"] for trial in report["trials"]}
+    assert [each["verdict"] for each in found["first"]] == ["inconclusive"] * len(first)
+    assert [each["verdict"] for each in found["second"]] == ["inconclusive"] * len(second)
     assert ended.code == 3
-    assert "absence proves nothing" in found["W0"]["message"]
+    assert "absence proves nothing" in found["first"][0]["message"]
     for what in ("mocks do", "`virtual_fs` does", "database does"):
         told = f"the scenario's {what} not reach the agent {agent}"
-        assert re.search(rf"^note: {re.escape(told)}.*\({len(checks)} scenarios\)$", ended.err, re.MULTILINE)
+        assert re.search(rf"^note: {re.escape(told)}.*\(2 scenarios\)$", ended.err, re.MULTILINE)
         assert all(any(note["message"].startswith(told) for note in trial["notes"]) for trial in report["trials"])
     shown = report["trials"][0]["shows"]
     assert (shown["actions"], shown["files"]) == ("not_seen" if kind == "http" else "seen", "not_seen")
 
 
-NEVER = WATCHED % "trajectory_contains_action, action: delete, max_count: 0"
+NEVER = """\
+name: Never
+description: What it reports is checked.
+environment: {type: local}
+setup:
+  mocks:
+    - {service: orders, method: refund, response: {}}
+run:
+  - input: "Hello, do not refund."
+    evaluations:
+      - {type: trajectory_contains_action, action: delete, max_count: 0}
+judgment: {strategy: all_pass}
+"""
 OPENAI_CALL = '{"id": "1", "type": "function", "function": {"name": "delete", "arguments": "{\\"id\\": 17}"}}'
 
 

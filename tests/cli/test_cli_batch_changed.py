@@ -4,8 +4,6 @@ import os
 import pty
 import shutil
 import sqlite3
-import subprocess
-import sys
 
 import pytest
 
@@ -176,8 +174,7 @@ def test_who_plays_the_user(batch):
     assert_asked(batch, "talk: a model that the scenario names has changed")
 
 
-@pytest.mark.parametrize("changed", ["agent.py", "tools.py", "inner/deep.py"])
-def test_the_sources_of_a_python_agent(batch, changed):
+def test_the_sources_of_a_python_agent(batch):
     batch.write("agent.py", "import json\nimport tools\n\ndef reply(text):\n    raise ValueError(tools.WHAT)\n")
     batch.write("tools.py", "from inner import deep\n\nWHAT = deep.WHAT\n")
     batch.write("inner/deep.py", "WHAT = 'no'\n")
@@ -187,8 +184,11 @@ def test_the_sources_of_a_python_agent(batch, changed):
     cut_short(batch, "untimed.yaml")
     batch.write("unrelated.py", "WHAT = 'something else'\n")
     assert_not_asked(batch)
-    batch.write(changed, (batch.folder / changed).read_text() + "# mended\n")
-    assert_asked(batch, "untimed: the agent has changed")
+    for changed in ("agent.py", "tools.py", "inner/deep.py"):
+        before = (batch.folder / changed).read_text()
+        batch.write(changed, f"{before}# mended\n")
+        assert_asked(batch, "untimed: the agent has changed")
+        batch.write(changed, before)
 
 
 def test_the_program_of_a_command_agent(batch):
@@ -281,18 +281,10 @@ def test_at_a_terminal_it_is_a_question(batch, answer, code):
     batch.replies(RIGHT)
     master, slave = pty.openpty()
     os.write(master, f"{answer}\n".encode())
-    ended = subprocess.run(
-        [sys.executable, "-m", "steadyhand", "resume", "last", "--no-progress"],
-        cwd=batch.folder,
-        env=batch.environment(),
-        stdin=slave,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    ended = batch.at_a_terminal("resume", "last", "--no-progress", stdin=slave)
     os.close(master)
     os.close(slave)
-    assert ended.returncode == code, ended
-    assert "untimed: the model has changed" in ended.stderr
-    assert "Continue anyway?" in ended.stderr
-    assert ("not resumed" in ended.stderr) is (code == 2)
+    assert ended.code == code, ended
+    assert "untimed: the model has changed" in ended.err
+    assert "Continue anyway?" in ended.err
+    assert ("not resumed" in ended.err) is (code == 2)

@@ -6,7 +6,7 @@ The expected outcome is computed from what the server reports that it did.
 import asyncio
 import hashlib
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 
 import pytest
 
@@ -125,16 +125,16 @@ async def test_right_verdicts_every_fault_an_event_and_no_grade_that_a_retry_may
     behaviour = Unreliable()
     async with ModelServer(behaviour) as server:
         options = ("--model", "openai/m", "--judge", "openai/judge", "--retries", "12", "--seed", "5")
-        code, out, err = await run(batch, server, "run", *three, *options, "--trials", "100", "--concurrency", "32")
+        code, out, err = await run(batch, server, "run", *three, *options, "--trials", "50", "--concurrency", "32")
     assert code == 1, out + err
     trials = list(batch.reader().trials())
-    assert len(trials) == 300
+    assert len(trials) == 150
     for trial in trials:
         assert_events(trial, behaviour)
         assert_grades(trial, behaviour)
         assert_verdict(trial)
     met = [fault for key in behaviour.served for fault in behaviour.faults(*key)]
-    assert set(met) == set(FAULTS)
+    assert min(Counter(met)[fault] for fault in FAULTS) > 5
     assert 0.25 < len(met) / server.received < 0.35
     retries = sum(isinstance(e, Retried) for t in trials for each in (*t.earlier, t) for e in each.events)
     assert retries == len(met)

@@ -10,6 +10,7 @@ import pytest
 
 from steadyhand.records.evaluation import Verdict
 from steadyhand.store.reader import RunReader
+from support.shell import Ended
 
 TRIALS = 600
 NEEDS_ROOT = {
@@ -22,23 +23,24 @@ def run_out_of_room(batch, *options, room=None):
     """A run whose files may have at most `room` bytes, or whose disk is too small anyway."""
     batch.replies("rules:\n  - reply: I call for help now.\n    delay_ms: 5\n")
     command = ("run", "untimed.yaml", "--trials", str(TRIALS), "--seed", "4", "--no-progress", *options)
-    limit = None if room is None else lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (room, room))
-    return subprocess.run(
+    if room is None:
+        return batch(*command)
+    ran = subprocess.run(
         [sys.executable, "-m", "steadyhand", *command],
         cwd=batch.folder,
-        # Python would leave half a .pyc file where the disk runs full.
-        env=batch.environment() | {"PYTHONDONTWRITEBYTECODE": "1"},
+        env=batch.environment(PYTHONDONTWRITEBYTECODE="1"),  # Python would leave half a .pyc file
         capture_output=True,
         text=True,
         check=False,
-        preexec_fn=limit,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (room, room)),
     )
+    return Ended(ran.returncode, ran.stdout, ran.stderr)
 
 
 def kept_by(ended, record, *where):
     """The trials in the record. One line tells the user how many were kept, and what to do."""
-    assert ended.returncode == 3, ended.stdout + ended.stderr
-    (told,) = ended.stderr.splitlines()
+    assert ended.code == 3, ended
+    (told,) = ended.err.splitlines()
     assert re.search(rf"the run record \S*{record.name} cannot be written: ", told), told
     assert told.endswith(" ".join(("resume: steadyhand resume", record.stem, *where)))
     reader = RunReader.open(record)
@@ -46,7 +48,7 @@ def kept_by(ended, record, *where):
     assert 0 < len(kept) < TRIALS
     assert reader.counts()[Verdict.PASSED] == len(kept)
     assert reader.status == "interrupted"
-    assert f"{len(kept)} trials: {len(kept)} passed; {TRIALS - len(kept)} planned but not run" in ended.stdout
+    assert f"{len(kept)} trials: {len(kept)} passed; {TRIALS - len(kept)} planned but not run" in ended.out
     return kept
 
 
@@ -100,9 +102,9 @@ def test_a_disk_that_is_full(batch, small_disk):
 def test_no_room_to_begin(batch, small_disk):
     (small_disk / "full").write_bytes(bytes(256 * 1024))
     ended = run_out_of_room(batch, "--out", str(small_disk / "runs"))
-    assert ended.returncode == 2, ended
-    assert len(ended.stderr.splitlines()) == 1
-    assert "cannot be created" in ended.stderr or "cannot be locked" in ended.stderr
+    assert ended.code == 2, ended
+    assert len(ended.err.splitlines()) == 1
+    assert "cannot be created" in ended.err or "cannot be locked" in ended.err
     assert not list(small_disk.glob("runs/*.sqlite*"))
 
 
@@ -111,8 +113,8 @@ def test_a_recording_that_cannot_be_written_stops_the_run(batch, small_disk):
     (small_disk / "other").write_bytes(bytes(128 * 1024))
     tape = str(small_disk / "tape")
     ended = run_out_of_room(batch, "--record", tape, "--concurrency", "2")
-    assert ended.returncode == 3, ended
-    (told,) = ended.stderr.splitlines()
+    assert ended.code == 3, ended
+    (told,) = ended.err.splitlines()
     assert f"the recording {tape}/cassette.jsonl cannot be written: No space left on device" in told
     counts = batch.reader().counts()
     assert 1 <= counts[Verdict.ERROR] <= 2

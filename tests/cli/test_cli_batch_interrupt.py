@@ -10,7 +10,7 @@ from steadyhand.records.evaluation import Verdict
 
 def test_once_finishes_what_is_in_flight_and_reports(batch):
     batch.replies("rules:\n  - reply: I call for help now.\n    delay_ms: 300\n")
-    process = batch.start_from_nothing("run", "untimed.yaml", "--trials", "40", "--concurrency", "4")
+    process = batch.start("run", "untimed.yaml", "--trials", "40", "--concurrency", "4")
     batch.wait_for(4, process)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate()
@@ -87,7 +87,7 @@ def test_an_interrupt_from_the_keyboard_does_not_end_what_works_for_a_trial(batc
     batch.write("agent.py", AGENT)
     batch.write("caller.py", CALLER)
     process = subprocess.Popen(
-        [sys.executable, "-m", "steadyhand", "run", "untimed.yaml", "--trials", "20", "--concurrency", "4"],
+        [sys.executable, "-m", "steadyhand", "run", "untimed.yaml", "--trials", "10", "--concurrency", "2"],
         cwd=batch.folder,
         env=batch.environment(),
         stdout=subprocess.PIPE,
@@ -95,11 +95,11 @@ def test_an_interrupt_from_the_keyboard_does_not_end_what_works_for_a_trial(batc
         text=True,
         start_new_session=True,
     )
-    batch.wait_for(4, process)
+    batch.wait_for(2, process)
     os.killpg(process.pid, signal.SIGINT)
     out, err = process.communicate()
     assert process.returncode == 130, out + err
     counts = batch.reader().counts()
-    assert 4 <= counts[Verdict.PASSED] == sum(counts.values()) < 20, out
+    assert 2 <= counts[Verdict.PASSED] == sum(counts.values()) < 10, out
     assert batch("resume", "last", "--no-progress").code == 0
-    assert batch.reader().counts()[Verdict.PASSED] == 20
+    assert batch.reader().counts()[Verdict.PASSED] == 10

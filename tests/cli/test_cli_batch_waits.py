@@ -4,8 +4,6 @@ import json
 import os
 import pty
 import shutil
-import subprocess
-import sys
 import threading
 from pathlib import Path
 
@@ -36,19 +34,11 @@ class Terminal:
 
         reader = threading.Thread(target=read)
         reader.start()
-        ended = subprocess.run(
-            [sys.executable, "-m", "steadyhand", *arguments],
-            cwd=self._batch.folder,
-            env=self._batch.environment(TERM="xterm-256color", COLUMNS="140", **variables),
-            stdout=subprocess.PIPE,
-            stderr=slave,
-            text=True,
-            check=False,
-        )
+        ended = self._batch.at_a_terminal(*arguments, stderr=slave, TERM="xterm-256color", COLUMNS="140", **variables)
         os.close(slave)
         reader.join()
         os.close(master)
-        return ended.returncode, ended.stdout, b"".join(pieces).decode()
+        return ended.code, ended.out, b"".join(pieces).decode()
 
 
 def server_in(batch, url, **settings):

@@ -36,8 +36,9 @@ def agent(message):
     return looked.stdout + " and the key is " + os.environ["SHOP_API_KEY"][:6]
 """
 SCENARIO = """\
-name: Look
+name: {name}
 description: It looks around.
+agent: {agent}
 environment: {{type: local}}
 run:
   - {step}
@@ -47,26 +48,19 @@ judgment: {{strategy: all_pass}}
 """
 
 
-def replies(shell, step: str, *options: str) -> str:
+def test_no_program_finds_the_key_and_a_python_agent_has_it_all_the_same(shell):
     shell.write("look.py", LOOK)
-    shell.write("look.scenario.yaml", SCENARIO.format(step=step))
-    run = shell.start_from_nothing("run", "look.scenario.yaml", "--json", "r.json", *options, SHOP_API_KEY=KEY)
+    shell.write("command.py", COMMAND_AGENT)
+    shell.write("mine.py", PYTHON_AGENT)
+    command, python = f"command:{sys.executable} ./command.py {shell.folder}", "python:./mine.py:agent"
+    code = f'lang: sh\n    code: "{sys.executable} {shell.folder}/look.py"'
+    steps = {"command agent": (command, "input: look"), "python agent": (python, "input: look"), "code": (python, code)}
+    for name, (agent, step) in steps.items():
+        shell.write(f"{name}.scenario.yaml", SCENARIO.format(name=name, agent=agent, step=step))
+    run = shell.start_from_nothing("run", ".", "--json", "r.json", SHOP_API_KEY=KEY)
     out, err = run.communicate()
     assert run.returncode == 0, out + err
-    return json.dumps(json.loads((shell.folder / "r.json").read_text()))
-
-
-def test_a_command_agent_finds_nothing(shell):
-    shell.write("mine.py", COMMAND_AGENT)
-    replies(shell, "input: look", "--agent", f"command:{sys.executable} ./mine.py {shell.folder}")
-
-
-def test_a_python_agent_has_the_key_and_shows_it_to_nobody(shell):
-    shell.write("mine.py", PYTHON_AGENT)
-    assert "and the key is canary" in replies(shell, "input: look", "--agent", "python:./mine.py:agent")
-
-
-def test_a_scenarios_command_finds_nothing(shell):
-    shell.write("mine.py", "def agent(message): return ''\n")
-    step = f'lang: sh\n    code: "{sys.executable} {shell.folder}/look.py"'
-    replies(shell, step, "--agent", "python:./mine.py:agent")
+    trials = json.loads((shell.folder / "r.json").read_text())["trials"]
+    found = {trial["scenario"]["name"]: json.dumps(trial) for trial in trials}
+    assert set(found) == set(steps)
+    assert "and the key is canary" in found["python agent"]

@@ -137,8 +137,8 @@ def lives(pid: int) -> bool:
         ("SIGHUP", ()),
         ("SIGTERM", ()),
         ("SIGKILL", ()),
-        ("SIGTERM", ("--workers", "2")),
-        ("SIGKILL", ("--workers", "2")),
+        ("SIGTERM", ("--workers", "2", "--concurrency", "1")),  # one worker
+        ("SIGKILL", ("--workers", "2", "--concurrency", "1")),
     ],
 )
 def test_a_python_agents_daemon_ends_with_a_run_that_is_ended(shell, how, way):

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -215,6 +216,13 @@ def out_of_memory():
     resource.setrlimit(resource.RLIMIT_AS, (1, 1))
     hoard = [bytes(2**20)]
 
+def one_way_or_the_other():
+    try:
+        os.mkdir("killed")
+    except FileExistsError:
+        ended()
+    killed()
+
 def agent(message):
     if "What now?" in message:
         return "I call for help now."
@@ -222,15 +230,15 @@ def agent(message):
 """
 
 
-@pytest.mark.parametrize("way", ["killed", "ended"])
-def test_a_trial_that_ends_every_worker_is_an_error_of_its_own(batch, way):
-    batch.write("mine.py", ENDS.replace("WAY", way))
+def test_a_trial_that_ends_every_worker_is_an_error_of_its_own(batch):
+    batch.write("mine.py", ENDS.replace("WAY", "one_way_or_the_other"))
     batch.write("two.yaml", UNTIMED.replace("untimed", "ends").replace("What now?", "End it"))
     ended = batch(
-        "run", "two.yaml", "untimed.yaml", "--agent", "python:./mine.py:agent", "--in-process", "--workers", "2",
-        "--no-progress",
-    )  # fmt: skip
+        "run", "two.yaml", "untimed.yaml", "--agent", "python:./mine.py:agent", "--in-process", "--workers", "2"
+    )
     assert ended.code == 3, ended.err
+    assert ended.err.count("was lost: its process ended by SIGKILL") == 1
+    assert len(re.findall(r"note: worker \d was lost: its process ended with exit code 0", ended.err)) == 2
     trials = {trial.key.scenario_id: trial for trial in batch.reader().trials()}
     innocent, trial = trials["untimed"], trials["ends"]
     assert innocent.judged.verdict is Verdict.PASSED
@@ -241,9 +249,8 @@ def test_a_trial_that_ends_every_worker_is_an_error_of_its_own(batch, way):
 def test_a_trial_without_memory_is_an_error(batch):
     batch.write("mine.py", ENDS.replace("WAY", "out_of_memory"))
     batch.write("two.yaml", UNTIMED.replace("untimed", "ends").replace("What now?", "End it"))
-    ended = batch(
-        "run", "two.yaml", "--agent", "python:./mine.py:agent", "--in-process", "--workers", "2", "--no-progress"
-    )
+    one_worker = ("--workers", "2", "--concurrency", "1")
+    ended = batch("run", "two.yaml", "--agent", "python:./mine.py:agent", "--in-process", *one_worker, "--no-progress")
     assert ended.code == 3, ended.out + ended.err
     (trial,) = batch.reader().trials()
     assert trial.judged.verdict is Verdict.ERROR

@@ -74,10 +74,17 @@ class CommandServer:
         folder: Path,
         environment: Mapping[str, str],
         started: Callable[[int], object] = lambda pid: None,
+        *,
+        stdin: int | None = None,
+        stderr: int | None = None,
     ) -> tuple[int, str, str]:
-        """The exit code, as in `subprocess`, the output and the errors. `started` is called with the process ID."""
+        """The exit code, as in `subprocess`, the output and the errors, except those that go to `stderr`.
+
+        `started` is called with the process ID. Without `stdin` there is nothing to read.
+        """
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-            ours = self._ask(arguments, folder, environment, out.fileno(), err.fileno())
+            to_err = err.fileno() if stderr is None else stderr
+            ours = self._ask(arguments, folder, environment, out.fileno(), to_err, stdin)
             with ours:
                 started(int.from_bytes(_exactly(ours, _LENGTH)))
                 code = int.from_bytes(_exactly(ours, _LENGTH), signed=True)
@@ -95,13 +102,21 @@ class CommandServer:
         return Started(ours, out, err)
 
     def _ask(
-        self, arguments: Sequence[str], folder: Path, environment: Mapping[str, str], out: int, err: int
+        self,
+        arguments: Sequence[str],
+        folder: Path,
+        environment: Mapping[str, str],
+        out: int,
+        err: int,
+        stdin: int | None = None,
     ) -> socket.socket:
         """Where the server reports the process ID, and the exit code when it has ended."""
         asked = json.dumps([list(arguments), str(folder), dict(environment)]).encode()
         ours, theirs = socket.socketpair()
         with theirs:
-            files = array.array("i", [out, err, theirs.fileno()])
+            files = array.array(
+                "i", [theirs.fileno(), out, err] if stdin is None else [theirs.fileno(), out, err, stdin]
+            )
             self._ours.sendmsg(
                 [len(asked).to_bytes(_LENGTH)], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, files.tobytes())]
             )
@@ -212,32 +227,34 @@ def _serve(connection: socket.socket) -> tuple[list[str], str, dict[str, str], l
             commands.tell_ends()
         if connection not in ready:
             continue
-        length, ancillary, *_ = connection.recvmsg(_LENGTH, socket.CMSG_SPACE(3 * 4))
+        length, ancillary, *_ = connection.recvmsg(_LENGTH, socket.CMSG_SPACE(4 * 4))
         if not length:
             return None
-        out, err, end = array.array("i", ancillary[0][2])
+        end, *files = array.array("i", ancillary[0][2])
         arguments, folder, environment = json.loads(_exactly(connection, int.from_bytes(length)))
         child = os.fork()
         if child == 0:
             commands.leave()
             connection.close()
             os.close(end)
-            return arguments, folder, environment, [out, err]
-        os.close(out)
-        os.close(err)
+            return arguments, folder, environment, files
+        for file in files:
+            os.close(file)
         commands.add(child, end)
 
 
 def _import_everything() -> None:
     import importlib
-    import pkgutil
 
     import steadyhand
 
-    for module in pkgutil.walk_packages(steadyhand.__path__, "steadyhand."):
-        if not module.name.endswith(_NOT_OF_A_COMMAND):
-            with contextlib.suppress(ImportError):  # an extra that is not installed
-                importlib.import_module(module.name)
+    folder = Path(steadyhand.__path__[0])
+    for package in sorted(folder.rglob("__init__.py")):
+        for file in sorted(package.parent.glob("*.py")):
+            names = file.relative_to(folder.parent).with_suffix("").parts
+            if not any(name.endswith(_NOT_OF_A_COMMAND) for name in names):
+                with contextlib.suppress(ImportError):  # an extra that is not installed
+                    importlib.import_module(".".join(names).removesuffix(".__init__"))
     for name in _IMPORTED_AT_USE:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
@@ -293,12 +310,12 @@ def main() -> None:
     asked = _serve(connection)
     if asked is None:
         return
-    arguments, folder, environment, (out, err) = asked
-    os.dup2(out, 1)
-    os.dup2(err, 2)
-    os.close(out)
-    os.close(err)
+    arguments, folder, environment, files = asked
+    for file, target in zip(files, (1, 2, 0), strict=False):
+        os.dup2(file, target)
+        os.close(file)
     # Created anew, since streams remember whether their file was seekable.
+    sys.stdin = open(0, encoding=sys.stdin.encoding, errors=sys.stdin.errors, closefd=False)  # noqa: SIM115
     sys.stdout = open(1, "w", encoding=sys.stdout.encoding, errors=sys.stdout.errors, closefd=False)  # noqa: SIM115
     sys.stderr = open(2, "w", 1, encoding=sys.stderr.encoding, errors=sys.stderr.errors, closefd=False)  # noqa: SIM115
     ours = _path_for(os.environ)

@@ -102,6 +102,13 @@ class Shell:
         )
         return Ended(ran.returncode, ran.stdout, ran.stderr)
 
+    def at_a_terminal(
+        self, *arguments: str, stdin: int | None = None, stderr: int | None = None, **variables: str
+    ) -> Ended:
+        """Runs the command with a terminal as one of its standard streams."""
+        environment = self.environment(**variables)
+        return Ended(*self._server.run(arguments, self.folder, environment, stdin=stdin, stderr=stderr))
+
     def killed_after(self, delay_s: float, *arguments: str) -> Ended:
         """Runs the command, and kills it if it has not ended by then."""
         killers: list[threading.Timer] = []

@@ -20,6 +20,7 @@ from steadyhand.compose.scenarios import (
     needs_agent,
     needs_services,
     needs_user,
+    offers_tools,
     termination_functions,
 )
 from steadyhand.compose.services import TrialServices
@@ -308,6 +309,10 @@ class Builder:
             from steadyhand.gateway.run import run_gateway  # a decision does without
 
             self._gateway = run_gateway(otlp_port=port)
+        if offers_tools(scenario, self._registries.registry(scenario)):
+            from steadyhand.gateway.mcp_mount import import_mcp_server
+
+            import_mcp_server()
         return self._gateway
 
     def _reaches_services(self, scenario: Scenario) -> bool:

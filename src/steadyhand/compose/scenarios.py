@@ -397,13 +397,14 @@ def target_of(scenario: Scenario, settings: Settings) -> Target:
 
 def needs_services(scenario: Scenario, registry: Registry) -> bool:
     """A plain question to a bare model does not need them."""
+    return scenario.default_agent != "model" or offers_tools(scenario, registry)
+
+
+def offers_tools(scenario: Scenario, registry: Registry) -> bool:
+    """Whether there is a service or an action that an agent can call."""
+    setup = scenario.setup
     return bool(
-        scenario.setup.mocks
-        or scenario.setup.services
-        or scenario.setup.database
-        or scenario.default_agent != "model"
-        or registry.names("actions")
-        or registry.names("services")
+        setup.mocks or setup.services or setup.database or registry.names("actions") or registry.names("services")
     )
 
 

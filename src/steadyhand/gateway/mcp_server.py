@@ -24,8 +24,8 @@ from mcp.server.streamable_http import StreamableHTTPServerTransport
 from steadyhand.errors import SteadyhandError
 from steadyhand.gateway.connection import GatewayRequest, GatewayResponse, refusal
 from steadyhand.gateway.mocks import split_arguments
-from steadyhand.gateway.server import Address, TrialEndpoint
-from steadyhand.ports.agent import Addresses, TrialContext
+from steadyhand.gateway.server import TrialEndpoint
+from steadyhand.ports.agent import TrialContext
 from steadyhand.ports.services import ServiceAnswer, ServiceFault, Services
 from steadyhand.records.base import plain, plain_object
 from steadyhand.records.event import ActionStatus, ActionTaken, Observed
@@ -53,20 +53,15 @@ class McpTool(msgspec.Struct, frozen=True):
     records_itself: bool = False
 
 
-class McpMount:
-    """A `Mount`."""
+class McpServer:
+    """Answers what is sent to the MCP addresses of trials."""
 
-    def __init__(self, name: str = "mcp") -> None:
-        self._name = name
+    def __init__(self) -> None:
         self._numbers = itertools.count(1)
         server: Server[Any, Any] = Server("steadyhand", version=__version__)
         server.request_handlers[types.ListToolsRequest] = self._list
         server.request_handlers[types.CallToolRequest] = self._call
         self._server = server
-
-    def addresses(self, address: Address) -> Addresses:
-        url = address.url(self._name)
-        return Addresses(names={"mcp_url": url}, variables={"STEADYHAND_MCP_URL": url})
 
     async def serve(self, request: GatewayRequest, endpoint: TrialEndpoint) -> GatewayResponse:
         if request.method != "POST":
@@ -85,12 +80,6 @@ class McpMount:
             await transport.terminate()
             group.cancel_scope.cancel()
         return answer.response()
-
-    async def settle(self, endpoint: TrialEndpoint) -> None:
-        """An agent has waited for what it called."""
-
-    async def leave(self, endpoint: TrialEndpoint) -> None:
-        """Nothing is kept."""
 
     def _asked(self) -> tuple[TrialContext, str]:
         """The trial whose request is being answered, and the service, empty for all."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from steadyhand.gateway.mcp_mount import McpMount
 from steadyhand.gateway.mocks import MocksMount
 from steadyhand.gateway.models import anthropic_mount, openai_mount
 from steadyhand.gateway.server import GatewayServer
@@ -21,7 +22,5 @@ def run_gateway(port: int = 0, *, otlp_port: int | None = None) -> GatewayServer
     server.mount("mocks", MocksMount())
     server.mount(MOUNT, TraceReceiver(server))
     if missing_extra("mcp") is None:
-        from steadyhand.gateway.mcp_server import McpMount  # the extra `mcp`
-
         server.mount("mcp", McpMount())
     return server

@@ -1,0 +1,51 @@
+"""Mounts the MCP server of `gateway.mcp_server`, which takes as long to import as everything else together."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from steadyhand.gateway.connection import GatewayRequest, GatewayResponse
+from steadyhand.gateway.server import Address, TrialEndpoint
+from steadyhand.plugins.extras import missing_extra
+from steadyhand.ports.agent import Addresses
+
+if TYPE_CHECKING:
+    from steadyhand.gateway.mcp_server import McpServer
+
+
+class McpMount:
+    """A `Mount`. An agent is given its address even if there are no tools; then the first request waits for the
+    import."""
+
+    def __init__(self, name: str = "mcp") -> None:
+        self._name = name
+        self._server: McpServer | None = None
+
+    def addresses(self, address: Address) -> Addresses:
+        url = address.url(self._name)
+        return Addresses(names={"mcp_url": url}, variables={"STEADYHAND_MCP_URL": url})
+
+    async def serve(self, request: GatewayRequest, endpoint: TrialEndpoint) -> GatewayResponse:
+        if self._server is None:
+            await asyncio.to_thread(import_mcp_server)  # meanwhile other trials go on
+            self._server = self._server or _mcp_server()
+        return await self._server.serve(request, endpoint)
+
+    async def settle(self, endpoint: TrialEndpoint) -> None:
+        """An agent has waited for what it called."""
+
+    async def leave(self, endpoint: TrialEndpoint) -> None:
+        """Nothing is kept."""
+
+
+def _mcp_server() -> McpServer:
+    from steadyhand.gateway.mcp_server import McpServer  # the extra `mcp`
+
+    return McpServer()
+
+
+def import_mcp_server() -> None:
+    """Called before trials that have tools, so that no agent waits for it. Does nothing without the extra `mcp`."""
+    if missing_extra("mcp") is None:
+        import steadyhand.gateway.mcp_server  # noqa: F401 # pyright: ignore[reportUnusedImport] - for later
