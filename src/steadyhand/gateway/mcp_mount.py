@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
 from steadyhand.gateway.connection import GatewayRequest, GatewayResponse
@@ -15,8 +14,7 @@ if TYPE_CHECKING:
 
 
 class McpMount:
-    """A `Mount`. An agent is given its address even if there are no tools; then the first request waits for the
-    import."""
+    """A `Mount`. An agent is given its address even if there are no tools."""
 
     def __init__(self, name: str = "mcp") -> None:
         self._name = name
@@ -28,8 +26,10 @@ class McpMount:
 
     async def serve(self, request: GatewayRequest, endpoint: TrialEndpoint) -> GatewayResponse:
         if self._server is None:
-            await asyncio.to_thread(import_mcp_server)  # meanwhile other trials go on
-            self._server = self._server or _mcp_server()
+            # Not in a thread: the event loop lags meanwhile, so that no time with this wait in it is graded.
+            from steadyhand.gateway.mcp_server import McpServer  # the extra `mcp`
+
+            self._server = McpServer()
         return await self._server.serve(request, endpoint)
 
     async def settle(self, endpoint: TrialEndpoint) -> None:
@@ -37,12 +37,6 @@ class McpMount:
 
     async def leave(self, endpoint: TrialEndpoint) -> None:
         """Nothing is kept."""
-
-
-def _mcp_server() -> McpServer:
-    from steadyhand.gateway.mcp_server import McpServer  # the extra `mcp`
-
-    return McpServer()
 
 
 def import_mcp_server() -> None:
