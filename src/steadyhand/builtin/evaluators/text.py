@@ -42,8 +42,9 @@ Text = Annotated[str, AfterValidator(_not_blank)]
 
 def _compiles(pattern: str) -> str:
     try:
-        compiled(pattern, case_sensitive=True)
         compiled(pattern, case_sensitive=False)
+        if not pattern.isascii():
+            compiled(pattern, case_sensitive=True)  # without normalizing its letters
     except regex.error as error:
         raise ValueError(f"not a valid regular expression: {error}") from error
     if inspect_pattern(pattern).always:
