@@ -33,7 +33,7 @@ _READ_AT_START = ("PYTHON", "LC_", "LANG")
 _NOT_OF_A_COMMAND = ("__main__", "_child", "local_server", "pydantic_ai", "pydantic_ai_messages", "pytest_plugin")
 _IMPORTED_AT_USE = (
     *("lz4.frame", "uvloop", "sqlite3", "yaml", "jsonschema", "ctypes", "packaging.specifiers", "packaging.tags"),
-    *("encodings.utf_8_sig", "encodings.idna", "anyio._backends._asyncio"),
+    *("encodings.utf_8_sig", "encodings.idna", "anyio._backends._asyncio", "httpcore"),
     "opentelemetry.proto.collector.trace.v1.trace_service_pb2",
 )
 _SHORT_COMMANDS = (
