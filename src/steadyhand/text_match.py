@@ -313,17 +313,20 @@ def check_size(pattern: str) -> None:
         raise regex.error(f"too large: with its repeats written out it has more than {LARGEST_PATTERN:,} pieces")
 
 
+_LETTER_BEYOND_ASCII = re.compile(r"[^\W\x00-\x7f]")
+
+
 @functools.lru_cache(maxsize=512)
 def compiled(pattern: str, *, case_sensitive: bool, every_letter: bool = False) -> regex.Pattern[str]:
     """Compile a pattern. Cached, as a lookup in the library's own cache costs more than a search.
 
-    `every_letter` also folds letters that become several, which is ten times slower and useless while both sides are
-    ASCII. Raises `regex.error`, also for a pattern that would take too much memory.
+    `every_letter` also folds letters that become several, which is ten times slower and useless while the letters of
+    both sides are ASCII. Raises `regex.error`, also for a pattern that would take too much memory.
     """
     check_size(pattern)
     if case_sensitive:
         return regex.compile(pattern)
-    full = regex.FULLCASE if every_letter or not pattern.isascii() else 0
+    full = regex.FULLCASE if every_letter or _LETTER_BEYOND_ASCII.search(pattern) else 0
     return regex.compile(nfc(pattern), regex.IGNORECASE | full)
 
 

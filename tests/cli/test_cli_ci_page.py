@@ -4,7 +4,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -24,10 +23,8 @@ def project(shell):
     for number in range(4):
         shell.decision(f"scenarios/{number}.yaml", id=f"SCN-C-00{number}")
     shell.replies("rules: [{reply: I call for help now.}]\n")
-    program = shell.write("bin/steadyhand", f'#!/bin/sh\nexec {sys.executable} -m steadyhand "$@"\n')
-    pip = shell.write("bin/pip", "#!/bin/sh\n")
-    for each in (program, pip):
-        each.chmod(0o755)
+    shell.program("bin/steadyhand")
+    shell.write("bin/pip", "#!/bin/sh\n").chmod(0o755)
     return shell
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import sys
-from pathlib import Path
 
 import pytest
+
+from support.shell import Shell
 
 BASH = """\
 eval "$(_STEADYHAND_COMPLETE=bash_source steadyhand)"
@@ -32,26 +32,27 @@ complete -C "{line}"
 """
 
 
-def _completed(shell: str, folder: Path, *words: str) -> set[str]:
-    """What the shell offers for the last word. The command is the one of this environment."""
-    program = shutil.which(shell)
+def _completed(name: str, shell: Shell, *words: str) -> set[str]:
+    """What the shell of this name offers for the last word."""
+    program = shutil.which(name)
     if program is None:
-        pytest.skip(f"{shell} is not installed")
-    script = {"bash": BASH, "zsh": ZSH, "fish": FISH}[shell].format(
+        pytest.skip(f"{name} is not installed")
+    script = {"bash": BASH, "zsh": ZSH, "fish": FISH}[name].format(
         words=" ".join(f'"{word}"' for word in words), count=len(words), line=" ".join(words)
     )
-    plain = {"bash": ("--norc", "--noprofile"), "zsh": ("-f",), "fish": ("--no-config",)}[shell]
-    environment = {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin", "HOME": str(folder), "LANG": "C.UTF-8"}
+    plain = {"bash": ("--norc", "--noprofile"), "zsh": ("-f",), "fish": ("--no-config",)}[name]
+    programs = shell.program("bin/steadyhand").parent
+    environment = shell.environment(PATH=f"{programs}:/usr/bin:/bin", HOME=str(shell.folder))
     ran = subprocess.run(
-        [program, *plain, "-c", script], cwd=folder, env=environment, capture_output=True, text=True, check=True
+        [program, *plain, "-c", script], cwd=shell.folder, env=environment, capture_output=True, text=True, check=True
     )
     return {line.replace("\t", ":").partition(":")[0].strip() for line in ran.stdout.splitlines() if line.strip()}
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_commands_options_and_files_are_completed(shell: str, tmp_path: Path):
-    (tmp_path / "scenarios").mkdir()
-    assert "validate" in _completed(shell, tmp_path, "steadyhand", "va")
-    assert {"--model", "--max-cost", "--max-tokens"} <= _completed(shell, tmp_path, "steadyhand", "run", "--m")
-    files = _completed(shell, tmp_path, "steadyhand", "run", "scen")
+@pytest.mark.parametrize("name", ["bash", "zsh", "fish"])
+def test_commands_options_and_files_are_completed(name: str, shell: Shell):
+    (shell.folder / "scenarios").mkdir()
+    assert "validate" in _completed(name, shell, "steadyhand", "va")
+    assert {"--model", "--max-cost", "--max-tokens"} <= _completed(name, shell, "steadyhand", "run", "--m")
+    files = _completed(name, shell, "steadyhand", "run", "scen")
     assert files & {"files", "scenarios/", "scenarios"}, files

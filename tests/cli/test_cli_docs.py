@@ -95,7 +95,9 @@ class Reader:
         self.shell.write("refund.scenario.yaml", REFUND)
         for each in ("bring_your_own/my_agent.py", "bring_your_own/agent.mjs", "plugins/orders_plugin.py"):
             shutil.copy(ROOT / "examples" / each, self.folder)
-        self.shell.replies(f"rules:\n  - reply: {REPLY}\n")
+        config = self.shell.replies(f"rules:\n  - reply: {REPLY}\n")
+        if "--agent python:" in page:  # with a process for each trial at a time, slower to start than to answer
+            config.write_text(f"{config.read_text()}concurrency = 2\n")
 
     def follow(self, block: Block) -> None:
         if block.language == "console":

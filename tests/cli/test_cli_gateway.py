@@ -119,16 +119,20 @@ def _trials(shell) -> list[dict]:
     return json.loads((shell.folder / "out.json").read_text())["trials"]
 
 
-@pytest.mark.parametrize(("desk", "model", "code"), [(DESK, "careful", 0), (PLAIN_DESK, "hasty", 1)])
-def test_an_agent_that_reads_its_addresses_when_it_is_imported(shell, desk, model, code):
+# One process of an agent for each trial at a time; importing the clients in a second one would show nothing more.
+@pytest.mark.parametrize(
+    ("desk", "concurrency", "model", "code"), [(DESK, "1", "careful", 0), (PLAIN_DESK, "2", "hasty", 1)]
+)
+def test_an_agent_that_reads_its_addresses_when_it_is_imported(shell, desk, concurrency, model, code):
     _folder(shell)
     shell.write("desk.py", desk)
     shell.write("steadyhand.toml", '[agents.python.env]\nSHOP_MCP_URL = "{mcp_url}"\n')
     ended = shell(
         "run", "refund_desk.scenario.yaml", "--agent", "python:./desk.py:answer", "--model", f"scripted/{model}.yaml",
-        "--trials", "5", "--concurrency", "2", "--json", "out.json",
+        "--trials", "5", "--concurrency", concurrency, "--json", "out.json",
     )  # fmt: skip
     assert ended.code == code, ended.out + ended.err
+    assert len(_trials(shell)) == 5
     for trial in _trials(shell):
         assert trial["verdict"] == ("passed" if code == 0 else "failed")
         assert [call["model"] for call in trial["timing"]["calls"]] == [f"scripted/{model}.yaml"] * 2

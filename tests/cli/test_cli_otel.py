@@ -35,6 +35,8 @@ def answer(message, action):
 """
 RULES = "rules: [{reply: It is on its way., usage: {input_tokens: 11, output_tokens: 4}}]\n"
 RUN = ("run", "desk.scenario.yaml", "--model", "scripted/rules.yaml", "--trials", "3", "--json", "out.json")
+ONE_AGENT = (*RUN, "--concurrency", "1")
+"""The trials share one process of the agent, which takes longer to start than to answer."""
 
 
 @pytest.fixture
@@ -83,9 +85,9 @@ def test_the_standard_variables_say_where_to(desk, by):
         named = {"OTEL_EXPORTER_OTLP_ENDPOINT": collector.url, "OTEL_EXPORTER_OTLP_HEADERS": "x-team=desk%20one"}
         if by == "file":
             desk.write("vars.env", "".join(f"{name}={value}\n" for name, value in named.items()))
-            ended = desk(*RUN, "--env-file", "vars.env", "--otel")
+            ended = desk(*ONE_AGENT, "--env-file", "vars.env", "--otel")
         else:
-            ended = desk(*RUN, "--otel", **named)
+            ended = desk(*ONE_AGENT, "--otel", **named)
     assert ended.code == 0, ended.out + ended.err
     assert {(path, headers["X-Team"]) for path, headers, _ in collector.exports} == {("/v1/traces", "desk one")}
     assert len(collector.spans) == 9
@@ -95,7 +97,7 @@ def test_the_standard_variables_say_where_to(desk, by):
 def test_a_collector_that_takes_nothing_costs_one_line_and_no_verdict(desk, how):
     with collecting(answers=False) as collector:
         url = collector.url if how == "hangs" else f"http://127.0.0.1:{free_port()}"
-        ended = desk(*RUN, "--otel", url, OTEL_EXPORTER_OTLP_TIMEOUT="300")
+        ended = desk(*ONE_AGENT, "--otel", url, OTEL_EXPORTER_OTLP_TIMEOUT="300")
         collector.let_go()
     assert ended.code == 0, ended.out + ended.err
     (line,) = [line for line in ended.err.splitlines() if "--otel" in line]

@@ -13,11 +13,15 @@ UNSAFE = 'rules:\n  - reply: "Wait and see."\n'
 EVIL = "evil\\e[31mred\\e]0;title\\a \\u202Ertl\\u009b2J"
 
 
-def through_sh(shell, command: str, **variables: str) -> subprocess.CompletedProcess[str]:
+FRESH = f"{sys.executable} -m steadyhand"
+
+
+def through_sh(shell, command: str, program: str | None = None) -> subprocess.CompletedProcess[str]:
+    """Our program has the files as `sh` has opened or closed them, but not its limits or a folder that is gone."""
     return subprocess.run(
-        ["sh", "-c", command.replace("steadyhand", f"{sys.executable} -m steadyhand", 1)],
+        ["sh", "-c", command.replace("steadyhand", program or str(shell.program("steadyhand")), 1)],
         cwd=shell.folder,
-        env=shell.environment(**variables),
+        env=shell.environment(),
         capture_output=True,
         text=True,
         check=False,
@@ -66,7 +70,9 @@ def test_a_report_is_there_as_a_whole_or_not_at_all(shell):
     shell.decision("a.yaml")
     shell.write("r.json", "the report before")
     shell("run", "a.yaml", "--no-progress", "--trials", "40")
-    ended = through_sh(shell, "export PYTHONDONTWRITEBYTECODE=1; ulimit -f 24; steadyhand show last --json r.json")
+    ended = through_sh(
+        shell, "export PYTHONDONTWRITEBYTECODE=1; ulimit -f 24; steadyhand show last --json r.json", FRESH
+    )
     assert (ended.returncode, ended.stderr) == (
         3,
         "steadyhand: cannot write the report r.json: File too large\n",
@@ -104,6 +110,6 @@ def test_names_and_keys_of_a_file_do_not_steer_the_terminal(shell):
 
 
 def test_a_folder_that_is_gone_is_one_message(shell):
-    ended = through_sh(shell, "mkdir x; cd x; rmdir ../x; exec steadyhand runs")
+    ended = through_sh(shell, "mkdir x; cd x; rmdir ../x; exec steadyhand runs", FRESH)
     assert ended.returncode == 2
     assert ended.stderr == "steadyhand: the current folder no longer exists; change to another one\n"

@@ -228,12 +228,13 @@ def test_its_options_are_checked_like_ours(named):
 
 
 def test_the_schema_accepts_its_types_and_knows_their_parameters(named):
+    schemas = json.loads(named("schema").out)
     for name, file in (("agent", "agent.scenario.yaml"), ("decision", "decision.yaml")):
         scenario = yaml.safe_load((named.shell.folder / file).read_text())
-        for schema in (_shipped(name), json.loads(named("schema", name).out)):
+        for schema in (_shipped(name), schemas[name]):
             jsonschema.Draft202012Validator(schema).validate(scenario)
     wrong = yaml.safe_load(AGENT.replace("word: hello", "wrod: hello"))
-    assert not jsonschema.Draft202012Validator(json.loads(named("schema", "agent").out)).is_valid(wrong)
+    assert not jsonschema.Draft202012Validator(schemas["agent"]).is_valid(wrong)
 
 
 def _shipped(name: str) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 Importing the package takes most of the time of a short command. This process imports it and runs a few commands, for
 what Python and our libraries work out at the first use of a class or a function. Then it forks for each command: what
 runs is a real process with its own environment, output, working directory and exit code. Several can run at a time. Run
-as a script, it serves the socket on its standard input.
+as a script, it serves the socket on its standard input, and clients of `warm_client` on the one in its argument.
 """
 
 from __future__ import annotations
@@ -14,21 +14,26 @@ import gc
 import json
 import os
 import select
+import shlex
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
+
+if __name__ == "__main__":
+    import warm_client
 
 _LENGTH = 8
 _READ_AT_START = ("PYTHON", "LC_", "LANG")
 _NOT_OF_A_COMMAND = ("__main__", "_child", "local_server", "pydantic_ai", "pydantic_ai_messages", "pytest_plugin")
 _IMPORTED_AT_USE = (
     *("lz4.frame", "uvloop", "sqlite3", "yaml", "jsonschema", "ctypes", "packaging.specifiers", "packaging.tags"),
-    *("encodings.utf_8_sig", "encodings.idna", "anyio._backends._asyncio"),
+    *("encodings.utf_8_sig", "encodings.idna", "anyio._backends._asyncio", "httpcore"),
     "opentelemetry.proto.collector.trace.v1.trace_service_pb2",
 )
 _SHORT_COMMANDS = (
@@ -46,27 +51,29 @@ class CommandServer:
         self, python: str = sys.executable, variables: Mapping[str, str] = os.environ, user: int | None = None
     ) -> None:
         self._ours, theirs = socket.socketpair()
-        with theirs:
+        self._folder = tempfile.TemporaryDirectory(prefix="commands-")
+        address = f"{self._folder.name}/socket"
+        with theirs, socket.socket(socket.AF_UNIX) as listening:
+            listening.bind(address)
+            listening.listen(64)
             self._process = subprocess.Popen(
-                [python, __file__],
+                [python, __file__, str(listening.fileno())],
                 stdin=theirs,
                 cwd="/",
                 env=variables,
                 user=user,
                 group=user,
                 extra_groups=None if user is None else [],
+                pass_fds=[listening.fileno()],
             )
-        self._start = self._read_at_start(variables)
-
-    @staticmethod
-    def _read_at_start(variables: Mapping[str, str]) -> dict[str, str]:
-        found = {name: value for name, value in variables.items() if name.startswith(_READ_AT_START)}
-        found.pop("PYTHONPATH", None)  # it only makes `sys.path`, as `_path_for` does
-        return found
+        self._start = _read_at_start(variables)
+        client = Path(__file__).with_name("warm_client.py")
+        self.line: str = shlex.join([sys.executable, "-IS", str(client), address])
+        """For a script that runs `steadyhand`. It fails if the script has changed a variable read at start-up."""
 
     def takes(self, environment: Mapping[str, str]) -> bool:
         """Whether a process of the server has the same start-up variables as one started with this environment."""
-        return self._read_at_start(environment).items() <= self._start.items()
+        return _read_at_start(environment).items() <= self._start.items()
 
     def run(
         self,
@@ -126,6 +133,13 @@ class CommandServer:
     def close(self) -> None:
         self._ours.close()
         self._process.wait()
+        self._folder.cleanup()
+
+
+def _read_at_start(variables: Mapping[str, str]) -> dict[str, str]:
+    found = {name: value for name, value in variables.items() if name.startswith(_READ_AT_START)}
+    found.pop("PYTHONPATH", None)  # it only makes `sys.path`, as `_path_for` does
+    return found
 
 
 class Started:
@@ -196,7 +210,6 @@ class _Commands:
 
     def add(self, pid: int, end: int) -> None:
         self._ends[pid] = end
-        os.write(end, pid.to_bytes(_LENGTH))
 
     def tell_ends(self) -> None:
         os.read(self.ended, 512)
@@ -218,29 +231,67 @@ class _Commands:
             os.close(file)
 
 
-def _serve(connection: socket.socket) -> tuple[list[str], str, dict[str, str], list[int]] | None:
+class _Asked(NamedTuple):
+    """A command, its standard files by number, and where to report its exit code."""
+
+    files: dict[int, int]
+    arguments: list[str]
+    folder: str
+    environment: dict[str, str]
+    end: int
+
+
+def _asked_by_tests(connection: socket.socket) -> _Asked | None:
+    """None when there are no more requests."""
+    length, ancillary, *_ = connection.recvmsg(_LENGTH, socket.CMSG_SPACE(4 * 4))
+    if not length:
+        return None
+    end, out, err, *given = array.array("i", ancillary[0][2])
+    asked = json.loads(_exactly(connection, int.from_bytes(length)))
+    stdin = given[0] if given else os.open(os.devnull, os.O_RDONLY)
+    return _Asked({0: stdin, 1: out, 2: err}, *asked, end)
+
+
+def _asked_by_client(listening: socket.socket) -> _Asked | None:
+    """None if a process of this server would not be like one that the client starts."""
+    connection, _ = listening.accept()
+    asked = _Asked(*warm_client.asked_on(connection), connection.detach())
+    if _read_at_start(asked.environment).items() <= _read_at_start(os.environ).items():
+        return asked
+    for file in (*asked.files.values(), asked.end):
+        os.close(file)
+    return None
+
+
+def _serve(connection: socket.socket, listening: socket.socket) -> _Asked | None:
     """What the process in which this returns is to run: None in the server itself, when there are no more requests."""
     commands = _Commands()
     while True:
-        ready, _, _ = select.select([connection, commands.ended], [], [])
+        ready, _, _ = select.select([connection, listening, commands.ended], [], [])
         if commands.ended in ready:
             commands.tell_ends()
-        if connection not in ready:
+        if connection in ready:
+            asked = _asked_by_tests(connection)
+            if asked is None:
+                return None
+        elif listening in ready:
+            asked = _asked_by_client(listening)
+            if asked is None:
+                continue
+        else:
             continue
-        length, ancillary, *_ = connection.recvmsg(_LENGTH, socket.CMSG_SPACE(4 * 4))
-        if not length:
-            return None
-        end, *files = array.array("i", ancillary[0][2])
-        arguments, folder, environment = json.loads(_exactly(connection, int.from_bytes(length)))
         child = os.fork()
         if child == 0:
             commands.leave()
             connection.close()
-            os.close(end)
-            return arguments, folder, environment, files
-        for file in files:
+            listening.close()
+            os.close(asked.end)
+            return asked
+        for file in asked.files.values():
             os.close(file)
-        commands.add(child, end)
+        if connection in ready:
+            os.write(asked.end, child.to_bytes(_LENGTH))
+        commands.add(child, asked.end)
 
 
 def _import_everything() -> None:
@@ -296,6 +347,17 @@ def _path_for(environment: Mapping[str, str]) -> list[str]:
     return [os.path.abspath(each) for each in given.split(os.pathsep)] if given else []  # noqa: PTH100
 
 
+def _open_streams(files: Container[int]) -> None:
+    """Creates them anew, since they remember whether their file was seekable; None for a file that is closed."""
+    for file, name, mode, lines in ((0, "stdin", "r", -1), (1, "stdout", "w", -1), (2, "stderr", "w", 1)):
+        if file in files:
+            was = getattr(sys, name)
+            made = open(file, mode, lines, encoding=was.encoding, errors=was.errors, closefd=False)  # noqa: SIM115
+            setattr(sys, name, made)
+        else:
+            setattr(sys, name, None)
+
+
 def main() -> None:
     import runpy
 
@@ -306,18 +368,14 @@ def main() -> None:
     gc.collect()
     gc.freeze()  # pages that the collector does not write to are shared with forked processes
     connection = socket.socket(fileno=os.dup(0))
+    listening = socket.socket(fileno=int(sys.argv[1]))
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    asked = _serve(connection)
+    asked = _serve(connection, listening)
     if asked is None:
         return
-    arguments, folder, environment, files = asked
-    for file, target in zip(files, (1, 2, 0), strict=False):
-        os.dup2(file, target)
-        os.close(file)
-    # Created anew, since streams remember whether their file was seekable.
-    sys.stdin = open(0, encoding=sys.stdin.encoding, errors=sys.stdin.errors, closefd=False)  # noqa: SIM115
-    sys.stdout = open(1, "w", encoding=sys.stdout.encoding, errors=sys.stdout.errors, closefd=False)  # noqa: SIM115
-    sys.stderr = open(2, "w", 1, encoding=sys.stderr.encoding, errors=sys.stderr.errors, closefd=False)  # noqa: SIM115
+    files, arguments, folder, environment, _ = asked
+    warm_client.take_over(files)
+    _open_streams(files)
     ours = _path_for(os.environ)
     os.chdir(folder)
     os.environ.clear()

@@ -137,6 +137,12 @@ class Shell:
             text=True,
         )
 
+    def program(self, name: str) -> Path:
+        """Writes a program that runs the command in a process that has already imported the package, for scripts."""
+        file = self.write(name, f'#!/bin/sh\nexec {self._server.line} "$@"\n')
+        file.chmod(0o755)
+        return file
+
     def write(self, name: str, text: str | bytes) -> Path:
         file = self.folder / name
         file.parent.mkdir(parents=True, exist_ok=True)

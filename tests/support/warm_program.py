@@ -8,17 +8,16 @@ exit code; if the command is killed, so is the process.
 
 from __future__ import annotations
 
-import array
 import atexit
 import contextlib
 import functools
-import json
 import os
 import shlex
 import socket
 import sys
+from pathlib import Path
 
-_LENGTH = 8
+from support import warm_client
 
 
 @functools.cache
@@ -30,7 +29,10 @@ def warm(module: str) -> str:
     folder = tempfile.TemporaryDirectory(prefix="warm-")
     address = f"{folder.name}/socket"
     server = subprocess.Popen(
-        [sys.executable, __file__, "--serve", address, module], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        [sys.executable, "-m", __name__, address, module],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        cwd=Path(__file__).parents[1],
     )
     assert server.stdout is not None
     server.stdout.readline()
@@ -40,27 +42,7 @@ def warm(module: str) -> str:
         folder.cleanup()
 
     atexit.register(end)
-    return shlex.join([sys.executable, "-S", __file__, address])
-
-
-def run(address: str, arguments: list[str]) -> int:
-    with socket.socket(socket.AF_UNIX) as connection:
-        connection.connect(address)
-        asked = json.dumps([arguments, os.getcwd(), dict(os.environ)]).encode()  # noqa: PTH109
-        files = array.array("i", [0, 1, 2])
-        connection.sendmsg([len(asked).to_bytes(_LENGTH)], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, files.tobytes())])
-        connection.sendall(asked)
-        return int.from_bytes(_exactly(connection, _LENGTH), signed=True)
-
-
-def _exactly(connection: socket.socket, size: int) -> bytes:
-    got = b""
-    while len(got) < size:
-        more = connection.recv(size - len(got))
-        if not more:
-            raise EOFError
-        got += more
-    return got
+    return shlex.join([sys.executable, "-IS", warm_client.__file__, address])
 
 
 def serve(address: str, module: str) -> None:
@@ -90,25 +72,21 @@ def _watch(connection: socket.socket, main) -> None:
     """Runs it and reports its exit code; ends it when its command has ended."""
     import select
 
-    length, ancillary, *_ = connection.recvmsg(_LENGTH, socket.CMSG_SPACE(3 * 4))
-    files = array.array("i", ancillary[0][2])
-    arguments, folder, variables = json.loads(_exactly(connection, int.from_bytes(length)))
+    files, arguments, folder, variables = warm_client.asked_on(connection)
     ended, ending = os.pipe()
     child = os.fork()
     if child == 0:
         connection.close()
         os.close(ended)
-        for target, file in enumerate(files):
-            os.dup2(file, target)
-            os.close(file)
+        warm_client.take_over(files)
         _call(main, arguments, folder, variables)
-    for file in (*files, ending, 0, 1, 2):
+    for file in (*files.values(), ending, 0, 1, 2):
         os.close(file)
     if connection in select.select([connection, ended], [], [])[0]:
         os.kill(child, 9)
     _, status = os.waitpid(child, 0)
     with contextlib.suppress(OSError):
-        connection.sendall(os.waitstatus_to_exitcode(status).to_bytes(_LENGTH, signed=True))
+        connection.sendall(os.waitstatus_to_exitcode(status).to_bytes(warm_client.LENGTH, signed=True))
     os._exit(0)
 
 
@@ -137,8 +115,4 @@ def _call(main, arguments: list[str], folder: str, variables: dict[str, str]) ->
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "--serve":
-        sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # noqa: PTH100, PTH120
-        serve(*sys.argv[2:])
-    else:
-        sys.exit(run(sys.argv[1], sys.argv[2:]))
+    serve(*sys.argv[1:])

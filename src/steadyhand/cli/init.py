@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from steadyhand.cli import options as shared
-from steadyhand.cli.schema import known_schemas, schema_text
+from steadyhand.cli.schema import file_schemas, schema_text
 from steadyhand.cli.terminal import say
 from steadyhand.errors import SetupError
 
@@ -62,5 +62,5 @@ def _files() -> dict[str, str]:
     }
     texts = {_MOVED.get(name, name): text for name, text in texts.items()}
     ordered = {name: texts.pop(name) for name in _WHAT if name in texts} | texts
-    schemas = known_schemas(ignore_config=True)
+    schemas = file_schemas(ignore_config=True)
     return ordered | {f"schemas/{name}.schema.json": schema_text(schemas[name]) for name in _SCHEMAS}

@@ -47,20 +47,28 @@ def schema(name: str | None, out: Path | None, config: Path | None, plugins: tup
         say(f"wrote {file}")
 
 
-def known_schemas(
+def known_schemas(config: Path | None = None, plugins: tuple[str, ...] = ()) -> dict[str, dict[str, Any]]:
+    """Those of the files that are read, and of what is written, by name. Raises `UsageError`."""
+    written = {
+        "report": report_schema(),
+        "comparison": comparison_schema(),
+        "gate": gate_schema(),
+        "baseline": baseline_schema(),
+    }
+    return {**file_schemas(config, plugins), **_commented(written)}
+
+
+def file_schemas(
     config: Path | None = None, plugins: tuple[str, ...] = (), *, ignore_config: bool = False
 ) -> dict[str, dict[str, Any]]:
     """By name, with the types of the plugins that are installed, configured or given. Raises `UsageError`."""
     options = RunOptions(config=config, plugins=plugins, ignore_config=ignore_config)
     registry = open_registries(Settings(options)).base
     registry.add_installed()
-    schemas = {
-        **json_schemas(EvaluationCatalogue(registry), EnvironmentNames(registry)),
-        "report": report_schema(),
-        "comparison": comparison_schema(),
-        "gate": gate_schema(),
-        "baseline": baseline_schema(),
-    }
+    return _commented(json_schemas(EvaluationCatalogue(registry), EnvironmentNames(registry)))
+
+
+def _commented(schemas: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
     return {name: {"$schema": each.pop("$schema"), "$comment": _COMMENT, **each} for name, each in schemas.items()}
 
 

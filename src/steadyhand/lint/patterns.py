@@ -131,7 +131,11 @@ class Pattern:
         flags = compiled(source, case_sensitive=case_sensitive).flags
         self.multiline: bool = bool(flags & regex.MULTILINE)
         self.dotall: bool = bool(flags & regex.DOTALL)
-        self.tokens: list[Token] = tokenize(source, verbose=bool(flags & regex.VERBOSE))
+        self._verbose: bool = bool(flags & regex.VERBOSE)
+
+    @functools.cached_property
+    def tokens(self) -> list[Token]:
+        return tokenize(self.source, verbose=self._verbose)
 
     def found_in(self, text: str) -> bool:
         """Whether the pattern matches in the text; a search that times out counts as no match."""

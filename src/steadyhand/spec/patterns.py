@@ -74,11 +74,11 @@ def _inspect_with_regex(pattern: str) -> PatternFinding:
     """Cached: a check is read again for every answer that it is tried on."""
     import regex  # slow to import, and not needed for most files
 
-    from steadyhand.text_match import check_size
+    from steadyhand.text_match import compiled, nfc
 
     try:
-        check_size(pattern)
-        found = regex.compile(pattern).search("", timeout=1.0)
+        # As most checks search, so that they need not compile it again. Case makes no difference to an empty text.
+        found = compiled(pattern, case_sensitive=nfc(pattern) != pattern).search("", timeout=1.0)
         return _FINE if found is None else PatternFinding(empty=True, always=_cannot_miss(pattern))
     except regex.error as error:
         return PatternFinding(error=str(error))

@@ -66,9 +66,10 @@ class Project:
         text = SCENARIO.format(name=name, tags=tags, input=asked, check=check) + more
         return self.write(f"{name}.scenario.yaml", text)
 
-    def pytest(self, *args: str) -> pytest.RunResult:
+    def pytest(self, *args: str, cached: bool = False) -> pytest.RunResult:
         """In this process, without the plugins that only our own tests need."""
-        return self.pytester.runpytest_inprocess(*PLAIN, "-p", "no:cacheprovider", *args)
+        uncached = () if cached else ("-p", "no:cacheprovider")
+        return self.pytester.runpytest_inprocess(*PLAIN, *uncached, *args)
 
     def process(self, *args: str) -> pytest.RunResult:
         return self.pytester.runpytest_subprocess(*PLAIN, *args)
@@ -113,10 +114,10 @@ def test_xdist_gives_the_same_verdicts(project: Project):
 
 
 def test_last_failed_runs_only_what_did_not_pass(project: Project):
-    project.process("--steadyhand")
+    project.pytest("--steadyhand", cached=True)
     (project.folder / "b_refuse.scenario.yaml").unlink()
     project.scenario("b_refuse")
-    found = project.process("--steadyhand", "--lf")
+    found = project.pytest("--steadyhand", "--lf", cached=True)
     found.assert_outcomes(passed=1, failed=1, errors=1)
     assert "a_refund" not in found.stdout.str()
 

@@ -19,7 +19,7 @@ from steadyhand.records.evaluation import EvaluationResult, Evidence, failed, in
 from steadyhand.records.result import ExecutionResult
 from steadyhand.records.scenario import Ask, Converse, Step
 from steadyhand.spec.patterns import inspect_pattern, is_blank
-from steadyhand.text_match import Span, compiled, find, find_forbidden, search
+from steadyhand.text_match import Span, compiled, find, find_forbidden, nfc, search
 
 Scope = Literal["reply", "agent", "transcript"]
 _GAP = "\n\n"
@@ -42,8 +42,9 @@ Text = Annotated[str, AfterValidator(_not_blank)]
 
 def _compiles(pattern: str) -> str:
     try:
-        compiled(pattern, case_sensitive=True)
         compiled(pattern, case_sensitive=False)
+        if nfc(pattern) != pattern:
+            compiled(pattern, case_sensitive=True)
     except regex.error as error:
         raise ValueError(f"not a valid regular expression: {error}") from error
     if inspect_pattern(pattern).always:
