@@ -203,7 +203,7 @@ def test_an_unreadable_calibration_does_not_count(project):
     assert (ended.code, "cannot be read" in ended.err) == (2, True), ended
 
 
-def test_labels_that_cannot_be_compared_are_told(project):
+def test_labels_that_cannot_be_compared_are_reported(project):
     file = labelled(project)
     lines = file.read_text().splitlines()
     cells = lines[1].split(",")

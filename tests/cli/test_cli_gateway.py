@@ -171,7 +171,7 @@ def test_what_a_stranger_does_elsewhere_proves_nothing(shell):
     assert "{mcp_url}" in ended.out
 
 
-def test_an_address_that_is_not_there_is_told_before_anything_runs(shell):
+def test_an_address_that_does_not_exist_is_reported_before_anything_runs(shell):
     _folder(shell)
     shell.write("quiet.py", 'print("Hm.")')
     shell.write("steadyhand.toml", '[agents.command.env]\nMY_LLM = "{openai_base_url}"\n')

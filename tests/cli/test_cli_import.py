@@ -74,7 +74,7 @@ def test_nothing_readable_is_one_message(shell, name, content, message):
     assert not (shell.folder / "out").exists()
 
 
-def test_an_out_that_is_a_file_is_told(shell):
+def test_an_out_that_is_a_file_is_reported(shell):
     shell.write("a.yaml", CASE.format(id="X-1"))
     shell.write("out", "x")
     ended = shell("import", "lostbench", "a.yaml", "--out", "out")

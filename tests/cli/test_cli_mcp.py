@@ -187,7 +187,7 @@ def test_checking_a_file_starts_nothing(desk, command):
         ("  ", "expected a command line or a URL"),
     ],
 )
-def test_what_is_neither_a_command_nor_a_url_is_told_at_its_place(desk, mcp, reason):
+def test_what_is_neither_a_command_nor_a_url_is_reported_at_its_place(desk, mcp, reason):
     ended = desk("validate", scenario(desk, mcp))
     assert ended.code == 2
     assert f"shop.scenario.yaml:6:17: setup.services.shop.mcp: {reason}" in ended.out + ended.err

@@ -106,7 +106,7 @@ def test_a_collector_that_takes_nothing_costs_one_line_and_no_verdict(desk, how)
     assert [trial["verdict"] for trial in trials] == ["passed"] * 3
 
 
-def test_what_is_no_url_is_refused_before_anything_runs(desk):
+def test_an_invalid_url_is_refused_before_anything_runs(desk):
     ended = desk(*RUN, "--otel", "collector:4318")
     assert ended.code == 2
     assert "--otel: 'collector:4318/v1/traces' is not a URL; expected http://HOST:PORT" in ended.err

@@ -124,7 +124,7 @@ def test_only_shards_of_one_run_are_merged_each_once(five):
 
 
 @pytest.mark.parametrize("given", ["0/2", "3/2", "2", "a/b", "1/0"])
-def test_a_shard_that_cannot_be(five, given):
+def test_an_invalid_shard(five, given):
     ended = five("run", "s", "--shard", given, "--seed", "1")
     assert (ended.code, ended.out) == (2, "")
     assert f"--shard {given!r}: expected NUMBER/TOTAL" in ended.err

@@ -38,7 +38,7 @@ def test_what_the_scenarios_would_run(batch):
 
 
 @pytest.mark.parametrize("bound", ["0", "1", "nan", "x"])
-def test_a_bound_that_cannot_be(batch, bound):
+def test_an_invalid_bound(batch, bound):
     assert batch("plan", "--bound", bound).code == 2
 
 

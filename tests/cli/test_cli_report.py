@@ -48,7 +48,7 @@ def test_stdout_gets_the_same_bytes(ran):
         (("--html", "page.html", "--out", "elsewhere"), "there are no runs in elsewhere yet"),
     ],
 )
-def test_a_mistake_is_told_in_one_line(ran, arguments, said):
+def test_a_mistake_is_reported_in_one_line(ran, arguments, said):
     ended = ran("report", "last", *arguments)
     assert (ended.code, ended.out) == (2, "")
     assert said in ended.err

@@ -274,7 +274,7 @@ def test_no_refusal_has_a_secret_of_the_file(shell, agent, where):
         assert leaks({" ".join(command): ended.out + ended.err}) == []
 
 
-def test_a_wrong_option_is_not_told_with_a_secret(shell):
+def test_a_message_about_a_wrong_option_shows_no_secret(shell):
     ended = shell("run", "--trials", PLACES["variable PAT"], **VARIABLES)
     assert ended.code == 2
     assert leaks({"stderr": ended.err}) == []

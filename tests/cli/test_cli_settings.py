@@ -353,7 +353,7 @@ def test_a_mistyped_rubric_is_an_error_judge_or_not(shell, command):
     assert not (shell.folder / ".steadyhand").exists()
 
 
-def test_a_rubric_that_is_wrong_is_told_by_validate_once(shell):
+def test_a_wrong_rubric_is_reported_by_validate_once(shell):
     shell.write("a.yaml", shell.decision("a.yaml").read_text().replace("rubric_clinical", "mine"))
     shell.write("mine.yaml", "name: mine\ndimensions: [{name: a, weight: 2, description: d}]\n")
     ended = shell("validate", ".")

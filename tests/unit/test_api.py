@@ -336,7 +336,7 @@ def test_two_scenarios_of_one_id_are_refused() -> None:
         ({"agent": "runtim"}, "did you mean 'runtime'"),
     ],
 )
-def test_an_option_that_cannot_be_is_refused(options: dict[str, Any], problem: str) -> None:
+def test_an_impossible_option_is_refused(options: dict[str, Any], problem: str) -> None:
     with pytest.raises(steadyhand.SetupError, match=problem):
         steadyhand.run(scenario(), **{"agent": polite, **options})
 

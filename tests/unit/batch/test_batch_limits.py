@@ -149,7 +149,7 @@ def test_one_slow_answer_among_quick_ones_does_not_space_the_rest():
 
 
 @pytest.mark.parametrize("reported", [-5.0, float("inf"), float("nan")])
-def test_a_latency_that_cannot_be_does_not_change_the_spacing(reported):
+def test_an_impossible_latency_does_not_change_the_spacing(reported):
     pace = Pace()
     pace.answered(reported)
     for _ in range(50):

@@ -328,13 +328,13 @@ def test_an_axis_must_fit_every_base(suite):
         ("12", "base_scenario"),
     ],
 )
-def test_a_base_that_cannot_be(suite, base, message):
+def test_an_invalid_base(suite, base, message):
     scenarios, problems = suite(base)
     assert scenarios == []
     assert any(message in str(problem) for problem in problems), problems
 
 
-def test_a_bad_scenario_in_the_folder_is_told_at_its_place(suite, tmp_path):
+def test_a_bad_scenario_in_the_folder_is_reported_at_its_place(suite, tmp_path):
     (tmp_path / "cases" / "bad.scenario.yaml").write_text("id: bad\nrun: [{input: x}]\nnonsense: 1\n")
     scenarios, problems = suite("cases")
     assert scenarios == []

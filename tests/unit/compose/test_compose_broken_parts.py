@@ -148,7 +148,7 @@ def test_a_model_that_cannot_be_closed_costs_no_result():
 
 
 @pytest.mark.parametrize("last_byte_ms", [float("nan"), -5.0])
-def test_a_latency_that_cannot_be_is_not_graded(last_byte_ms):
+def test_an_impossible_latency_is_not_graded(last_byte_ms):
     class Odd(acme.AcmeModel):
         async def attempt(self, request, *, zero):
             found = await super().attempt(request, zero=zero)
@@ -172,7 +172,7 @@ def test_a_latency_that_cannot_be_is_not_graded(last_byte_ms):
 @pytest.mark.parametrize(
     "score", [None, RubricScore(name="r", overall=75.0), RubricScore(name="r", scores={"a": -1.0})]
 )
-def test_a_score_that_cannot_be_is_none(score):
+def test_an_impossible_score_does_not_count(score):
     decision = {
         "id": "d",
         "name": "D",

@@ -62,7 +62,7 @@ def test_configuration_holds_where_nobody_says_otherwise(project):
     assert settings.allow_commands
 
 
-def test_options_win_over_configuration_even_when_they_say_nought(project):
+def test_options_win_over_configuration_even_when_they_are_zero(project):
     project.write("steadyhand.toml", EVERYTHING)
     options = {"out": Path("here"), "concurrency": 5, "seed": 0, "timeout_s": 1.5, "retries": 0}
     names = {"model": "openai/m", "judge": "openai/j", "user_model": "openai/u", "agent": "model"}

@@ -57,7 +57,7 @@ async def test_a_rate_limit_that_does_not_end_is_given_up():
     assert events[-1].error == "rate_limit"
 
 
-async def test_retry_after_is_honoured_and_nought_is_not_asked_for_ever():
+async def test_retry_after_is_honoured_and_zero_does_not_retry_for_ever():
     clock = SettableClock()
     await caller(clock, []).call(failing([error("rate_limit", retry_after_s=7.0)]), REQUEST)
     assert clock.now() == 7.0

@@ -157,7 +157,7 @@ def test_a_baseline_reads_back_as_it_was_written():
 
 
 @pytest.mark.parametrize("change", [{"passed": -1}, {"scenario": "b"}])
-def test_a_baseline_that_cannot_be_is_refused(change):
+def test_an_impossible_baseline_is_refused(change):
     made = baseline_of(side(sample("a", 20), sample("b", 20)), "1.0")
     entries = (msgspec.structs.replace(made.entries[0], **change), made.entries[1])
     with pytest.raises(ValueError, match=r"below zero|twice"):
@@ -194,7 +194,7 @@ def test_a_drop_of_the_size_it_promises_is_caught_at_the_promised_rate(rate, tri
     assert caught >= stats.binom.ppf(0.001, 400, 0.8)
 
 
-def test_what_it_catches_is_told():
+def test_what_it_catches_is_reported():
     suite = side(*(sample(f"s{at}", 19, 1) for at in range(10)))
     result = gate(suite, suite, alpha=0.05)
     assert result.catches == detectable_drop([(19, 20)] * 10, 20, alpha=0.05)

@@ -150,7 +150,7 @@ def test_rates_are_those_of_the_command(tmp_path):
     assert [rate.verdict for rate in rates_for(reader)] == [Verdict.FAILED, Verdict.FAILED]
 
 
-def test_an_unsafe_earlier_measurement_is_told_and_shown():
+def test_an_unsafe_earlier_measurement_is_reported_and_shown():
     safe = decision("again", text="STOP", chunks=[(40.0, 4)], safe_ms=40.0, lanes={"stops": ((40.0, True),)})
     unsafe = decision("again", text="GO ON", chunks=[(40.0, 5)], lanes={"stops": ((40.0, False),)})
     judged = settle(safe.judged, [unsafe.judged])

@@ -113,7 +113,7 @@ def test_the_case_of_an_ending_hides_no_scenario(tree, name, given):
 @pytest.mark.parametrize(
     "name", ["b.scenario.yaml", "b.scenario.yml", "b.Scenario.YAML", "b.matrix.yaml", "b.scenario.json"]
 )
-def test_a_file_that_is_called_a_scenario_and_is_none_is_an_error(tree, name, content, given):
+def test_a_file_named_like_a_scenario_that_is_not_one_is_an_error(tree, name, content, given):
     tree({"s/a.yaml": agent(), f"s/{name}": content})
     assert codes(given) == ["unknown-format"]
 

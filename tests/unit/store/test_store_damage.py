@@ -74,7 +74,7 @@ def test_a_killed_run_keeps_what_it_finished(tmp_path):
     assert len(list(reader.trials())) == len(found) + 1
 
 
-def test_a_full_disk_is_told_and_what_was_written_stays(tmp_path):
+def test_a_full_disk_is_reported_and_what_was_written_stays(tmp_path):
     process = start(
         """
         import resource, sys

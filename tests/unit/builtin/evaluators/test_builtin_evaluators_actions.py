@@ -148,7 +148,7 @@ async def test_what_was_done_and_what_was_different(evaluate, check, message):
     assert result.message == f"{message}; {ACTIONS}"
 
 
-async def test_an_action_that_came_too_late_is_told(evaluate):
+async def test_an_action_that_came_too_late_is_reported(evaluate):
     late = ExecutionResult(trajectory=[did("STOP")], started_at_ms=-300)
     check = {"type": "trajectory_contains_action", "action": "STOP", "within_ms": 200}
     result = await evaluate(check, late)

@@ -182,7 +182,7 @@ async def test_an_action_in_time_and_in_order(evaluate, check, actions, waited_m
     assert (await evaluate(written, did(*actions, calls=[called(0, waited_ms)]))).verdict == verdict
 
 
-async def test_an_action_out_of_order_is_told_with_its_time(evaluate):
+async def test_an_action_out_of_order_is_reported_with_its_time(evaluate):
     check = {"type": "trajectory_contains_action", "action": "STOP", "before": "CALL", "within_ms": 500}
     result = await evaluate(check, did("CALL@10", "STOP@25"))
     assert result.message == "STOP came after CALL: actions 1 (10 ms), 2 (25 ms) of this step"

@@ -161,7 +161,7 @@ def test_severity_is_held_to_0_to_1_or_taken_from_the_level_and_the_weight_is_ke
     assert len(done.notes) == isinstance(weight, str)
 
 
-def test_unknown_fields_are_told(bring):
+def test_unknown_fields_are_reported(bring):
     done, _ = bring(case(mood="bad", ceis={"required_escalation_level": 3, "colour": "red"}))
     assert done.notes == [
         "00.json: unknown field `ceis.colour` was left out",

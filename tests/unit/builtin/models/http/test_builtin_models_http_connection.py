@@ -160,7 +160,7 @@ async def test_a_body_without_a_length_ends_with_its_connection(head):
         (b"", "connect", "before an answer"),
     ],
 )
-async def test_what_is_no_answer(response, kind, said):
+async def test_what_is_not_an_answer(response, kind, said):
     async with serving(always(response, close=True)) as (_, model):
         with pytest.raises(ModelError, match=said) as caught:
             await ask(model)

@@ -234,7 +234,7 @@ async def test_more_than_the_kernel_takes_is_written_as_it_drains(pair):
     assert (read, stamped.get_write_buffer_size()) == (data, 0)
 
 
-async def test_the_end_of_a_connection_is_told_once(pair):
+async def test_the_end_of_a_connection_is_reported_once(pair):
     near, far = pair
     receiver = Receiver()
     stamped = StampedSocket(near, receiver)
