@@ -24,7 +24,13 @@ _patience_s: ContextVar[float] = ContextVar("_patience_s", default=PATIENCE_S)
 LARGEST_PATTERN = 50_000
 """Compiled, such a pattern takes about 20 MB; `a{99999999}` would take 24 GB."""
 
-_CLUSTER = regex.compile(r"\X")
+_CLUSTER = r"\X"
+
+
+@functools.cache
+def _own(pattern: str) -> regex.Pattern[str]:
+    """A pattern of ours, compiled on first use: a run needs few of them, and compiling all takes 4 ms."""
+    return regex.compile(pattern, regex.DOTALL)
 
 
 # --- Phrases
@@ -98,7 +104,7 @@ def _letters_read(folded: str) -> bytes:
     """The letters of a text and, if it may contain markup with letters of its own, also those without the markup."""
     if not any(mark in folded for mark in _LETTERED):
         return _letters(folded)
-    return _letters(folded) + b" " + _letters(_LETTERED_MARKUP.sub("", folded, timeout=PATIENCE_S))
+    return _letters(folded) + b" " + _letters(_own(_LETTERED_MARKUP).sub("", folded, timeout=PATIENCE_S))
 
 
 def _placed(text: str, span: Span, *, case_sensitive: bool) -> Span:
@@ -106,7 +112,7 @@ def _placed(text: str, span: Span, *, case_sensitive: bool) -> Span:
     if text.isascii():
         return span
     first, reached = len(text), 0
-    for cluster in _CLUSTER.finditer(text):
+    for cluster in _own(_CLUSTER).finditer(text):
         reached += len(_folded(cluster[0], case_sensitive=case_sensitive))
         if reached > span[0]:
             first = min(first, cluster.start())
@@ -139,12 +145,11 @@ _MARKUP = {
 }
 """Markdown's markup, by the character it needs. A lone `*` is not emphasis, nor is the `_` inside a name."""
 
-_LETTERED_MARKUP = regex.compile(rf"{_MARKUP['[']}|{_MARKUP['<']}|(?i:<br\s?/?>|&nbsp;)")
+_LETTERED_MARKUP = rf"{_MARKUP['[']}|{_MARKUP['<']}|(?i:<br\s?/?>|&nbsp;)"
 _BREAK = rf"[\s{_WIDTHLESS}]|(?i:<br\s?/?>|&nbsp;)|(?<=\n[ \t>]{{0,9}})>"
-_TOKEN = regex.compile(
+_TOKEN = (
     rf"(?P<space>[{_WIDTHLESS}]*\s[\s{_WIDTHLESS}]*)|(?P<widthless>[{_WIDTHLESS}]+)|(?P<unseen>[{_UNSEEN}]+)|(?P<single>[{_SINGLE}])"
-    rf"|(?P<double>[{_DOUBLE}])|(?P<dash>[{_DASHES}]+)|(?P<dots>\.\.\.|\u2026)|(?P<plain>.)",
-    regex.DOTALL,
+    rf"|(?P<double>[{_DOUBLE}])|(?P<dash>[{_DASHES}]+)|(?P<dots>\.\.\.|\u2026)|(?P<plain>.)"
 )
 
 
@@ -162,7 +167,7 @@ def _as_read(piece: str, *, case_sensitive: bool) -> regex.Pattern[str] | None:
     inside = rf"(?:[{_UNSEEN}{_WIDTHLESS}]|{marks})*+" if marks else rf"[{_UNSEEN}{_WIDTHLESS}]*+"
     gap = rf"{between}(?:(?:{_BREAK}){between})++"
     parts: list[str] = []
-    for token in _TOKEN.finditer(folded):
+    for token in _own(_TOKEN).finditer(folded):
         kind = token.lastgroup
         if kind == "unseen":
             continue
@@ -279,15 +284,15 @@ def most_steps(pattern: str) -> float:
     return len(pattern) * 2.0 ** min(alternatives, 64)
 
 
-_GROUP_CALL = regex.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|(\(\?(?:R|[+-]?\d+|&\w+|P>\w+)\))", regex.DOTALL)
-_PIECE = regex.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\{(\d+)(?:,\d*)?\}|.", regex.DOTALL)
+_GROUP_CALL = r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|(\(\?(?:R|[+-]?\d+|&\w+|P>\w+)\))"
+_PIECE = r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\{(\d+)(?:,\d*)?\}|."
 
 
 def unrolled_size(pattern: str) -> int:
     """The number of elements in a pattern with all repeats expanded, as in compilation."""
     groups: list[int] = []
     total, last = 0, 0
-    for piece in _PIECE.finditer(pattern):
+    for piece in _own(_PIECE).finditer(pattern):
         if piece[1] is not None:
             again = max(int(piece[1]) - 1, 0)
             total, last = total + last * again, last * (again + 1)
@@ -307,7 +312,7 @@ def unrolled_size(pattern: str) -> int:
 def check_size(pattern: str) -> None:
     """Raises `regex.error` for a pattern that is too large to compile, or that calls its own groups: one that calls
     itself takes memory until there is none."""
-    if "(?" in pattern and any(_GROUP_CALL.findall(pattern)):
+    if "(?" in pattern and any(_own(_GROUP_CALL).findall(pattern)):
         raise regex.error("calls of groups, such as (?R) or (?1), are not supported")
     if unrolled_size(pattern) > LARGEST_PATTERN:
         raise regex.error(f"too large: with its repeats written out it has more than {LARGEST_PATTERN:,} pieces")
