@@ -91,7 +91,7 @@ class EventStream:
             events[-1] = last[:-2]
         else:
             rest = _DATA + events.pop()
-        if block.count(b"\n") != 2 * len(events) or b"\r" in block:
+        if b"\n" in b"".join(events) or b"\r" in block:
             return ([], []), block
         ends: list[int] = []
         end = self._end
