@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import hashlib
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
+
+import msgspec
 
 from steadyhand.compose.builder import Builder, RunParts
 from steadyhand.compose.fingerprint import Fingerprints
@@ -195,7 +196,7 @@ async def ask_cases(builder: Builder, cases: Sequence[LabelledCase], prices: Pri
     only: frozenset[CheckKey] = frozenset(key_of(case.result) for case in cases)
 
     def build(stored: TrialRecord) -> TrialParts:
-        return dataclasses.replace(builder.build_stored(first.scenario, stored), score_rubric=None, doubts={})
+        return msgspec.structs.replace(builder.build_stored(first.scenario, stored), score_rubric=None, doubts={})
 
     record = await rejudge(build, first.stored, origin=first.origin, only=only)
     results = {key_of(result): result for result in record.evaluations}

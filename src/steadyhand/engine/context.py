@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from types import CoroutineType
 from typing import Any, NamedTuple, TypeVar, cast
 
@@ -143,8 +142,7 @@ def _budgets(step: Step, prepared: Callable[[EvaluationSpec], PreparedCheck]) ->
             yield budget
 
 
-@dataclass(slots=True, kw_only=True)
-class TrialParts:
+class TrialParts(msgspec.Struct, kw_only=True):
     """A built trial: everything it needs, as objects rather than names.
 
     `enforce_deadline` cuts off a model's answer at `critical_ms` of its latency budget. `score_rubric` runs after all
@@ -166,16 +164,16 @@ class TrialParts:
     model_name: str | None = None
     seed: int = 0
     live: bool = False
-    clock: Clock = field(default_factory=SystemClock)
-    gate: Gate = field(default_factory=OpenGate)
+    clock: Clock = msgspec.field(default_factory=SystemClock)
+    gate: Gate = msgspec.field(default_factory=OpenGate)
     lag: LagMonitor | None = None
-    retry: RetryPolicy = field(default_factory=RetryPolicy)
+    retry: RetryPolicy = msgspec.field(default_factory=RetryPolicy)
     sinks: Sequence[EventSink] = ()
-    checks: dict[int, PreparedCheck] = field(default_factory=dict["int", "PreparedCheck"])
+    checks: dict[int, PreparedCheck] = msgspec.field(default_factory=dict["int", "PreparedCheck"])
     """By `id()` of a check's specification; shared by the trials of a run."""
-    steps: dict[int, PreparedStep] = field(default_factory=dict["int", "PreparedStep"])
+    steps: dict[int, PreparedStep] = msgspec.field(default_factory=dict["int", "PreparedStep"])
     """By `id()` of a step; shared like `checks`."""
-    doubts: Mapping[int, str] = field(default_factory=dict[int, str])
+    doubts: Mapping[int, str] = msgspec.field(default_factory=dict[int, str])
     """Why the judge of a check may not decide it, keyed like `checks`."""
     notes: Sequence[str] = ()
     missing_plugins: Sequence[str] = ()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, ClassVar, Literal, Protocol
 
+import msgspec
 from pydantic import BaseModel, ConfigDict
 
 from steadyhand.ports.agent import TrialContext
@@ -24,19 +25,16 @@ class EvaluationParams(BaseModel):
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)
 
 
-class EvaluationContext:
+class EvaluationContext(msgspec.Struct, kw_only=True):
     """What a check may use besides the result.
 
     The environment and the database are as the step or turn left them: the next one has not begun. `turn` is the number
     of the checked turn, None for a whole step.
     """
 
-    __slots__ = ("spec", "trial", "turn")
-
-    def __init__(self, *, trial: TrialContext, spec: EvaluationSpec, turn: int | None = None) -> None:
-        self.trial: TrialContext = trial
-        self.spec: EvaluationSpec = spec
-        self.turn: int | None = turn
+    trial: TrialContext
+    spec: EvaluationSpec
+    turn: int | None = None
 
     @property
     def span(self) -> Literal["step", "turn"]:
