@@ -1,10 +1,13 @@
 """What applies to all tests."""
 
 import gc
+import itertools
 import os
+import re
 import signal
 import sys
 from collections.abc import Generator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -31,3 +34,14 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.freeze()
         gc.enable()
+
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture
+def tmp_path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A new folder. Pytest's own fixture lists the folders of all earlier tests for the next number, and keeps a link
+    to the newest one of each name."""
+    name = re.sub(r"\W", "_", request.node.name)[:28]
+    return tmp_path_factory.mktemp(f"{name}_{next(_numbers)}", numbered=False)
