@@ -34,6 +34,7 @@ def pytest_collection() -> Generator[None, object, object]:
         return (yield)
     finally:
         gc.freeze()
+        gc.set_threshold(10_000, 20, 20)  # tests leave little garbage, and import libraries that are scanned each time
         gc.enable()
 
 
