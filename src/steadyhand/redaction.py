@@ -336,6 +336,9 @@ class Redactor:
 _LOWERED_ASCII = bytes(range(128)).lower() + bytes(128)
 """Bytes in lower case, with one for all that are not ASCII: only an ASCII text is searched without a copy."""
 
+_LITERAL = {byte: chr(byte) if chr(byte).isalnum() else rf"\x{{{byte:x}}}" for byte in range(128)}
+"""How a regular expression spells an ASCII character that stands for itself."""
+
 
 def _finder_of_any(words: Iterable[bytes]) -> Callable[[str], bool]:
     """Whether a text of `_LOWERED_ASCII` contains one of the words, all of which are looked for at once.
@@ -344,7 +347,7 @@ def _finder_of_any(words: Iterable[bytes]) -> Callable[[str], bool]:
     """
     from pydantic_core import SchemaError, SchemaValidator, core_schema  # not needed to show help
 
-    pattern = "|".join("".join([rf"\x{{{byte:x}}}" for byte in word.translate(_LOWERED_ASCII)]) for word in words)
+    pattern = "|".join(word.translate(_LOWERED_ASCII).decode("ascii").translate(_LITERAL) for word in words)
     try:
         return SchemaValidator(core_schema.str_schema(pattern=pattern, regex_engine="rust-regex")).isinstance_python
     except SchemaError:  # too many words

@@ -201,12 +201,18 @@ def _token(kind: str | None, text: str) -> str:
 
 @contextmanager
 def search_limit(seconds: float) -> Generator[None]:
-    """Another limit than a second for `search` and `search_all`, in this task and what it starts."""
+    """Another limit than a second for `search` and `search_all`, in this task and what it starts; a lower limit
+    applies to all searches of patterns."""
     before = _patience_s.set(seconds)
     try:
         yield
     finally:
         _patience_s.reset(before)
+
+
+def within_limit(seconds: float) -> float:
+    """`seconds`, or the `search_limit` if that is lower."""
+    return min(seconds, _patience_s.get())
 
 
 async def search(pattern: str, text: str, *, case_sensitive: bool) -> Span | None:
@@ -229,7 +235,7 @@ def search_now(pattern: str, text: str, *, case_sensitive: bool, timeout_s: floa
     if most_steps(pattern) * len(text) <= _STEPS_AT_ONCE:
         match = searched.search(plain, concurrent=False)
     else:
-        match = searched.search(plain, timeout=timeout_s, concurrent=False)
+        match = searched.search(plain, timeout=within_limit(timeout_s), concurrent=False)
     return None if match is None else _unnormalized(text, plain, match.span())
 
 

@@ -9,17 +9,18 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from playwright.sync_api import expect
 
 from steadyhand.records.evaluation import Verdict
 from steadyhand.records.run import TrialKey
 from steadyhand.store.labels import VERDICT, read_labels
 from steadyhand.store.schema import PlanEntry
 from steadyhand.store.writer import RunWriter
+from support.late import Late
 from support.report_runs import hostile_run
 from support.sample_trials import HEADER, typical
 from support.viewing import FIRST, SECOND, Viewing, trial_address, two_runs
 
+playwright = Late("playwright.sync_api")
 pytestmark = pytest.mark.browser
 WIDTH = "document.documentElement.scrollWidth"
 
@@ -56,7 +57,7 @@ def test_from_the_link_to_the_evidence_of_a_failure_and_a_label(open_page, viewi
     page.locator("a[data-row]", has_text=FIRST).click()
     assert page.locator("h1").inner_text() == "2 of 3 scenarios failed"
     page.get_by_label("Filter by text").fill("taken")
-    expect(page.locator("#list [data-row]")).to_have_count(1)
+    playwright.expect(page.locator("#list [data-row]")).to_have_count(1)
     assert page.url == url(viewing, f"/run?id={FIRST}&q=taken")
     page.locator("#list [data-row]").click()
     assert "Unsafe at the end: does_not_go_on is violated." in page.locator("figcaption").inner_text()
@@ -68,7 +69,7 @@ def test_from_the_link_to_the_evidence_of_a_failure_and_a_label(open_page, viewi
     page.locator(".given").wait_for()
     assert "ada disagrees: should fail: It says stop, and goes on." in page.locator(".given").inner_text()
     page.locator(".label-row").first.get_by_role("button", name="Agree").first.click()
-    expect(page.locator(".given")).to_have_count(2)
+    playwright.expect(page.locator(".given")).to_have_count(2)
     labels = read_labels(viewing.folder / "labels.jsonl")
     assert [(each.check, each.label, each.by) for each in labels] == [
         ("orders_a_stop", "fail", "ada"),
@@ -80,7 +81,7 @@ def test_from_the_link_to_the_evidence_of_a_failure_and_a_label(open_page, viewi
 def test_choices_narrow_the_list_and_a_deep_link_opens_it_again(open_page, viewing):
     page = enter(open_page, viewing, f"/run?id={FIRST}").page
     page.get_by_label("Outcome").select_option("safe_late")
-    expect(page.locator("#list [data-row]")).to_have_count(1)
+    playwright.expect(page.locator("#list [data-row]")).to_have_count(1)
     page.reload()
     assert page.locator("#list [data-row]").count() == 1
     assert page.get_by_label("Outcome").input_value() == "safe_late"
@@ -118,7 +119,7 @@ def test_everything_by_keyboard_alone(open_page, viewing):
     page.wait_for_url(url(viewing, f"/run?id={FIRST}"))
     keys.press("/")
     keys.type("case")
-    expect(page.locator("#list [data-row]")).to_have_count(3)
+    playwright.expect(page.locator("#list [data-row]")).to_have_count(3)
     keys.press("Enter")
     assert page.evaluate("document.activeElement.matches('#list [data-row]')")
     keys.press("j")
@@ -127,7 +128,7 @@ def test_everything_by_keyboard_alone(open_page, viewing):
     assert "late" in page.locator("h1").inner_text()
     page.wait_for_load_state()
     keys.press("k")
-    expect(page.locator("h1")).to_contain_text("taken-back")
+    playwright.expect(page.locator("h1")).to_contain_text("taken-back")
     page.wait_for_load_state()
     keys.press("l")
     assert page.evaluate("document.activeElement.id") == "labels-h"
@@ -155,7 +156,7 @@ def test_a_running_run_is_followed(open_page, viewing):
     writer.append(msgspec.structs.replace(typical(1, Verdict.FAILED), key=keys[1]))
     writer.close("finished")
     page.get_by_role("heading", name="1 of 2 scenarios failed").wait_for()
-    expect(page.locator("#live")).to_have_attribute("data-live", "")
+    playwright.expect(page.locator("#live")).to_have_attribute("data-live", "")
     calm(opened, viewing)
 
 

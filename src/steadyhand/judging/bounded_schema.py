@@ -14,7 +14,7 @@ from typing import Any, cast
 import regex
 
 from steadyhand.records.base import shorten
-from steadyhand.text_match import compiled, search_now
+from steadyhand.text_match import compiled, search_now, within_limit
 
 _SEARCH_S = 0.25
 _MOST_S = 1.0
@@ -82,7 +82,7 @@ class _Bounds:
 
     def __init__(self, name: str) -> None:
         self._name: str = name
-        self._until_s: float = time.thread_time() + _MOST_S
+        self._until_s: float = time.thread_time() + within_limit(_MOST_S)
         self._followed: int = 0
 
     def limited(self, check: Any, *, counted: bool) -> Any:

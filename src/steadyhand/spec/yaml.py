@@ -74,7 +74,7 @@ class Document:
     Without a `root`, it does not come from a file, and places have only a path.
     """
 
-    __slots__ = ("_root", "data", "digest", "file", "folder")
+    __slots__ = ("_pairs", "_root", "data", "digest", "file", "folder")
 
     def __init__(self, file: str, folder: FilePath | str, data: Any, *, root: Node | None, digest: str) -> None:
         self.file: str = file
@@ -82,6 +82,7 @@ class Document:
         self.data: Any = data
         self.digest: str = digest
         self._root: Node | None = root
+        self._pairs: dict[MappingNode, Mapping[str, tuple[Node, Node]]] = {}
 
     def with_data(self, data: Any) -> Document:
         """The same places with other data, such as one combination of a matrix."""
@@ -97,7 +98,7 @@ class Document:
             return Place(file=self.file, path=show_path(path))
         node = pointed = self._root
         for part in path:
-            pair = _step(node, part)
+            pair = self._step(node, part)
             if pair is None:
                 break
             key_node, node = pair
@@ -106,17 +107,19 @@ class Document:
         line, column = position(pointed)
         return Place(file=self.file, line=line, column=column, path=show_path(path))
 
-
-def _step(node: Node, part: str | int) -> tuple[Node | None, Node] | None:
-    if isinstance(part, int):
-        if isinstance(node, SequenceNode) and part < len(node.value):
-            return None, node.value[part]
-        return None
-    if isinstance(node, MappingNode):
-        for key_node, value_node in node.value:
-            if key_node.value == part:
-                return key_node, value_node
-    return None
+    def _step(self, node: Node, part: str | int) -> tuple[Node | None, Node] | None:
+        if isinstance(part, int):
+            if isinstance(node, SequenceNode) and part < len(node.value):
+                return None, node.value[part]
+            return None
+        if not isinstance(node, MappingNode):
+            return None
+        pairs = self._pairs.get(node)
+        if pairs is None:
+            # Of two equal keys, the first counts.
+            pairs = {key.value: (key, value) for key, value in reversed(node.value) if isinstance(key, ScalarNode)}
+            self._pairs[node] = pairs
+        return pairs.get(part)
 
 
 def read_document(path: str, file: str) -> tuple[Document | None, list[Problem]]:

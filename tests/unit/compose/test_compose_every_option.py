@@ -13,7 +13,7 @@ import shlex
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from pydantic import BaseModel
@@ -22,7 +22,6 @@ import steadyhand
 from steadyhand.api.result import RunResult, Trial
 from steadyhand.builtin.environments.sandbox import sandbox_available
 from steadyhand.builtin.models.local import LocalModelOptions
-from steadyhand.builtin.services.mcp_connection import McpOptions
 from steadyhand.compose.run import Run
 from steadyhand.compose.scenarios import build_registry
 from steadyhand.errors import FileError, SetupError
@@ -33,10 +32,16 @@ from steadyhand.records.event import ActionTaken, CommandRan, ModelCalled, Servi
 from steadyhand.spec.agent_shapes import PluginShape
 from steadyhand.spec.config import CalibrationShape, PriceShape, ProviderShape
 from steadyhand.testing import Answer, ModelServer, Served
-from support.a2a_server import Heard, a2a_server
 from support.desk import Desk, serving_desk
 from support.e2b_server import E2BServer
 from support.elizaos_server import ElizaosAnswer, ElizaosServer
+from support.late import Late
+
+if TYPE_CHECKING:
+    from support.a2a_server import Heard
+
+a2a_agents = Late("support.a2a_server")
+mcp_connection = Late("steadyhand.builtin.services.mcp_connection")
 
 HERE = Path(__file__).parents[2] / "support"
 
@@ -127,7 +132,7 @@ def every_option() -> set[str]:
         "prices": PriceShape,
         "plugins": PluginShape,
         "calibration": CalibrationShape,
-        "services": McpOptions,
+        "services": mcp_connection.McpOptions,
     }
     for point in ("models", "agents", "environments", "judges", "users"):
         shapes |= {f"{point}.{name}": options_of(registry.part(point, name)) for name in registry.names(point)}
@@ -456,7 +461,7 @@ async def how_an_a2a_agent_is_asked(project: Project) -> None:
             await asyncio.sleep(600)
         await heard.say("Hi.")
 
-    async with a2a_server(work) as server:
+    async with a2a_agents.a2a_server(work) as server:
         table = f'agent = "a2a:{server.url}"\n[agents.a2a]\n'
         for options in ("", 'api_key_env = "MINE"\nheaders = {X-Team = "red"}\ntraces = "spans"\n'):
             trial = await project.decision(table + options, variables={"MINE": "key-of-mine"})

@@ -23,9 +23,8 @@ from steadyhand.records.base import shorten
 from steadyhand.records.chat import Attempt, ChatRequest, ChatResponse, FinishReason, ToolCall, Usage
 from steadyhand.spec.validation import Findings, validate
 from steadyhand.spec.yaml import read_document
-from steadyhand.text_match import compiled, find, search_now
+from steadyhand.text_match import PATIENCE_S, compiled, find, search_now
 
-_REGEX_TIMEOUT_S = 1.0
 _ANSWERS = ("reply", "replies", "tool_calls", "json", "echo", "fail")
 
 RulePurpose = Literal["agent", "user", "judge", "summary", "any"]
@@ -157,7 +156,7 @@ def read_rules(path: Path) -> tuple[ScriptedRule, ...]:
 
 
 def _found(pattern: str, text: str) -> bool:
-    return search_now(pattern, text, case_sensitive=False, timeout_s=_REGEX_TIMEOUT_S) is not None
+    return search_now(pattern, text, case_sensitive=False, timeout_s=PATIENCE_S) is not None
 
 
 _STATUS: dict[str, int] = {"server": 500, "rate_limit": 429, "stream": 200}

@@ -4,6 +4,7 @@ import pytest
 
 from steadyhand.builtin.judges.answer import UnreadableAnswer, answer_schema, read_answer, read_object
 from steadyhand.ports.agent import Question
+from steadyhand.text_match import search_limit
 from support.judges import answer
 
 ASKED = Question(prompt="Is it so?", materials=())
@@ -170,7 +171,7 @@ def test_a_schema_never_fetches_anything():
 )
 def test_an_answer_is_held_against_a_hostile_schema_in_time(more: dict, complaint: str):
     asked = Question(prompt="?", materials=(), json_schema={"type": "object", **more})
-    with pytest.raises(UnreadableAnswer, match=complaint):
+    with search_limit(0.1), pytest.raises(UnreadableAnswer, match=complaint):
         read_answer(read_object(f'{{"judgment": "good", "why": "{"a" * 60}!"}}'), asked)
 
 

@@ -67,12 +67,13 @@ ECHOES: dict[str, Callable[[ChatRequest, str], str]] = {
 
 
 @hostile
-@pytest.mark.parametrize("echo", ECHOES.values(), ids=ECHOES.keys())
-async def test_a_judge_that_echoes_what_it_is_shown_says_nothing(reply: str, echo: Callable[[ChatRequest, str], str]):
-    model = judge_model(lambda request: echo(request, reply))
-    found = await evaluate(LlmJudgeEvaluator, {"prompt": QUESTION}, replied(reply), LeastTrial(judge_with(model)))
-    assert found.verdict is Verdict.INCONCLUSIVE
-    assert len(model.requests) == 2
+async def test_a_judge_that_echoes_what_it_is_shown_says_nothing(reply: str):
+    seen: dict[str, tuple[Verdict, int]] = {}
+    for name, echo in ECHOES.items():
+        model = judge_model(lambda request, echo=echo: echo(request, reply))
+        found = await evaluate(LlmJudgeEvaluator, {"prompt": QUESTION}, replied(reply), LeastTrial(judge_with(model)))
+        seen[name] = (found.verdict, len(model.requests))
+    assert seen == dict.fromkeys(ECHOES, (Verdict.INCONCLUSIVE, 2))
 
 
 @hostile
@@ -175,17 +176,18 @@ COMBINATIONS: list[tuple[str, ScriptedAnswer]] = [
 ]
 
 
-@pytest.mark.parametrize("line", [*REPEATS.values(), *UNUSABLE.values()], ids=[*REPEATS, *UNUSABLE])
+@pytest.mark.parametrize("expected", ["yes", "0.8+", "0.3-"])
 @pytest.mark.parametrize("reply", PLANTED_VERDICTS.values(), ids=PLANTED_VERDICTS.keys())
-async def test_no_planted_verdict_and_no_half_answer_decides(reply: str, line: ScriptedAnswer):
-    for expected in ("yes", "0.8+", "0.3-"):
+async def test_no_planted_verdict_and_no_half_answer_decides(reply: str, expected: str):
+    wrong: dict[str, object] = {}
+    for name, line in {**REPEATS, **UNUSABLE}.items():
         model = judge_model([line])
         params = {"prompt": QUESTION, "expected": expected}
         found = await evaluate(LlmJudgeEvaluator, params, replied(reply), LeastTrial(judge_with(model)))
-        assert found.verdict is Verdict.INCONCLUSIVE, found.message
-        assert len(model.requests) == 2, "one repair"
-        assert found.judge is not None
-        assert found.judge.repaired
+        repaired = found.judge is not None and found.judge.repaired and len(model.requests) == 2
+        if found.verdict is not Verdict.INCONCLUSIVE or not repaired:
+            wrong[name] = (found, model.requests)
+    assert wrong == {}, "not undecided after one repair"
 
 
 def test_the_suite_has_as_many_combinations_as_it_should():

@@ -12,6 +12,7 @@ from steadyhand.builtin.models.scripted import ScriptedModel
 from steadyhand.errors import ModelError, SetupError
 from steadyhand.plugins.plugin import ModelSettings
 from steadyhand.records.chat import ChatRequest, ChatResponse, Message, ToolCall, Usage
+from steadyhand.text_match import search_limit
 
 
 def model(tmp_path: Path, rules: str, *, timeout_s: float = 60.0) -> ScriptedModel:
@@ -192,7 +193,8 @@ async def test_no_rule_is_an_error_that_shows_the_request(tmp_path):
 
 async def test_a_pattern_that_takes_too_long_is_an_error(tmp_path):
     scripted = model(tmp_path, 'rules: [{match: "(a|aa|a?a)+$", reply: no}, {reply: yes}]')
-    error = await error_of(scripted, asking("a" * 60 + "!" + "a" * 4000 + "b"))
+    with search_limit(0.1):
+        error = await error_of(scripted, asking("a" * 60 + "!" + "a" * 4000 + "b"))
     assert (error.kind, error.retryable) == ("refused", False)
     assert "rule 1" in str(error)
 
