@@ -42,7 +42,7 @@ def test_what_would_never_end_is_the_fault_of_the_schema(schema, value, said):
         ({"patternProperties": {SLOW: {}}, "additionalProperties": False}, {LONG: 1}),
     ],
 )
-def test_so_is_a_pattern_that_would_never_end(schema, value):
+def test_a_pattern_that_would_never_end_is_the_fault_of_the_schema(schema, value):
     with search_limit(0.1), pytest.raises(ValueError, match=r"(?s)the schema.*takes too long to match"):
         complaint(schema, value, "the schema")
 
