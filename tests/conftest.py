@@ -31,3 +31,13 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.freeze()
         gc.enable()
+
+
+@pytest.fixture(scope="module")
+def forked_agents() -> Generator[None, object, object]:
+    """Agents' processes are forked from one that has its imports done. For tests of what an agent says and does, not of
+    its process."""
+    from support.agent_process import forked_agents
+
+    with forked_agents():
+        yield
