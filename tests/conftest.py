@@ -33,11 +33,19 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def forked_agents() -> Generator[None, object, object]:
-    """Agents' processes are forked from one that has its imports done. For tests of what an agent says and does, not of
-    its process."""
-    from support.agent_process import forked_agents
+    """Processes of agents are forked. For tests of what an agent says and does, not of its process."""
+    from support.forked_child import forked
 
-    with forked_agents():
+    with forked("steadyhand.builtin.agents.python_child:main", "agent_process"):
+        yield
+
+
+@pytest.fixture
+def forked_workers() -> Generator[None, object, object]:
+    """Workers are forked. For tests of what workers do, not of their processes."""
+    from support.forked_child import forked
+
+    with forked("steadyhand.compose.worker_child:main", "worker_process"):
         yield
