@@ -59,3 +59,21 @@ def tmp_path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     to the newest one of each name."""
     name = re.sub(r"\W", "_", request.node.name)[:28]
     return tmp_path_factory.mktemp(f"{name}_{next(_numbers)}", numbered=False)
+
+
+@pytest.fixture
+def forked_agents() -> Generator[None, object, object]:
+    """Processes of agents are forked. For tests of what an agent says and does, not of its process."""
+    from support.forked_child import forked
+
+    with forked("steadyhand.builtin.agents.python_child:main", "agent_process"):
+        yield
+
+
+@pytest.fixture
+def forked_workers() -> Generator[None, object, object]:
+    """Workers are forked. For tests of what workers do, not of their processes."""
+    from support.forked_child import forked
+
+    with forked("steadyhand.compose.worker_child:main", "worker_process"):
+        yield

@@ -10,6 +10,8 @@ import pytest
 from steadyhand.testing import Answer
 from support.loopback import Loopback
 
+pytestmark = pytest.mark.usefixtures("forked_agents")
+
 DOWN = "rules:\n  - fail: {kind: connect}\n"
 RIGHT = "rules:\n  - reply: I call for help now.\n"
 JUDGE = 'rules:\n  - reply: \'{"judgment": "yes", "confidence": 1, "reasoning": "so", "capabilities": {}}\'\n'

@@ -37,6 +37,8 @@ from support.pages import (
 )
 from support.shell import AGENT, Shell
 
+pytestmark = pytest.mark.usefixtures("forked_agents")
+
 REPLY = "I call for help now. Hello."
 REFUND = """\
 name: A refund

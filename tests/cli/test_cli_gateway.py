@@ -14,6 +14,8 @@ import pytest
 
 from support.late import Late
 
+pytestmark = pytest.mark.usefixtures("forked_agents")
+
 mcp = Late("mcp")
 openai = Late("openai")
 

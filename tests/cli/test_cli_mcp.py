@@ -15,6 +15,8 @@ import pytest
 
 from support.warm_program import warm
 
+pytestmark = pytest.mark.usefixtures("forked_agents")
+
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "mcp"
 

@@ -9,6 +9,8 @@ import pytest
 from support.collector import collecting
 from support.loopback import free_port
 
+pytestmark = pytest.mark.usefixtures("forked_agents")
+
 SCENARIO = """\
 id: desk
 name: Desk

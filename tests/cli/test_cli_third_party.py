@@ -282,6 +282,7 @@ def test_the_built_in_agent_uses_its_actions_services_and_environment(acme):
     assert '"> more"' in ended.out
 
 
+@pytest.mark.usefixtures("forked_workers")
 def test_it_runs_in_workers_and_is_judged_again(acme):
     ended = acme("run", "agent.scenario.yaml", "decision.yaml", "--workers", "2", "--json", "r.json")
     assert ended.code == 0, ended.out + ended.err

@@ -58,6 +58,7 @@ def judged(batch, name):
     return found
 
 
+@pytest.mark.usefixtures("forked_workers")
 def test_verdicts_are_those_of_a_single_process(batch):
     batch.decision("two.yaml", id="SCN-C-002", prompt="Something else?")
     batch.replies("rules:\n  - contains: Something\n    reply: No.\n  - reply: I call for help now.\n")
@@ -72,6 +73,7 @@ def test_verdicts_are_those_of_a_single_process(batch):
     assert judged(batch, "workers.sqlite") == expected
 
 
+@pytest.mark.usefixtures("forked_workers")
 def test_the_report_of_every_kind_of_agent_is_that_of_a_single_process(shell):
     shutil.copytree(EXAMPLES, shell.folder, dirs_exist_ok=True)
     shown = ("agents", "bring_your_own", "conversations", "plugins", "trials")
@@ -93,6 +95,7 @@ def by_seed(served):
     )[served.body["seed"] % 4]
 
 
+@pytest.mark.usefixtures("forked_workers")
 def test_the_report_of_a_served_model_is_that_of_a_single_process(batch):
     with Loopback(by_seed) as server:
         batch.write(
@@ -256,6 +259,7 @@ def test_a_trial_without_memory_is_an_error(batch):
     assert trial.judged.verdict is Verdict.ERROR
 
 
+@pytest.mark.usefixtures("forked_workers")
 def test_a_limit_holds_for_the_run_and_not_for_each_worker(batch):
     with Loopback(Answer(text="I call for help now.")) as server:
         batch.write("steadyhand.toml", f'[providers.openai]\nbase_url = "{server.url}"\nrequests_per_minute = 30\n')
@@ -280,6 +284,7 @@ output = 2.0
 """A call to the server takes 7 and 5 tokens."""
 
 
+@pytest.mark.usefixtures("forked_workers")
 @pytest.mark.parametrize("limit", [("--max-tokens", "120"), ("--max-cost", "0.00017")])
 def test_a_budget_holds_for_the_run(batch, limit):
     with Loopback(Answer(text="I call for help now.")) as server:
@@ -293,6 +298,7 @@ def test_a_budget_holds_for_the_run(batch, limit):
         assert 10 <= server.received < 10 + 4, "ten calls are paid for; what was in flight then is finished"
 
 
+@pytest.mark.usefixtures("forked_workers")
 def test_an_outage_is_one_for_all_workers(batch):
     """Ten failures in a row, not all from one worker, and one call that checks whether the server is back."""
 
@@ -312,6 +318,7 @@ def test_an_outage_is_one_for_all_workers(batch):
         assert server.received == 24
 
 
+@pytest.mark.usefixtures("forked_workers")
 def test_until_decided_stops_all_workers(batch):
     batch.replies(SLOW)
     given = ("run", "untimed.yaml", "--trials", "2000", "--until", "decided", "--pass-rate", "0.9", "--seed", "7")

@@ -51,6 +51,8 @@ from support.trial import HERE, a_scenario
 if TYPE_CHECKING:
     from support.a2a_server import Heard
 
+pytestmark = pytest.mark.usefixtures("forked_agents")
+
 a2a_agents = Late("support.a2a_server")
 
 Open = Callable[[Path], AbstractAsyncContextManager[Callable[..., Agent]]]

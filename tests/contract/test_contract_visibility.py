@@ -35,6 +35,8 @@ from steadyhand.testing import ScriptedAgent, ScriptedChatModel
 from support.agents import a_trial, an_agent, gateway_of
 from support.trial import HERE, a_scenario
 
+pytestmark = pytest.mark.usefixtures("forked_agents")
+
 PROGRAM = f"command:{shlex.quote(sys.executable)} ./mine.py"
 PYTHON = "python:./mine.py:"
 SOURCE = """

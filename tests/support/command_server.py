@@ -67,6 +67,7 @@ class CommandServer:
                 pass_fds=[listening.fileno()],
             )
         self._start = _read_at_start(variables)
+        self._shares_children = user is None
         client = Path(__file__).with_name("warm_client.py")
         self.line: str = shlex.join([sys.executable, "-IS", str(client), address])
         """For a script that runs `steadyhand`. It fails if the script has changed a variable read at start-up."""
@@ -118,7 +119,10 @@ class CommandServer:
         stdin: int | None = None,
     ) -> socket.socket:
         """Where the server reports the process ID, and the exit code when it has ended."""
-        asked = json.dumps([list(arguments), str(folder), dict(environment)]).encode()
+        from steadyhand.children.process import ChildProcess
+
+        interpreters = ChildProcess.interpreters if self._shares_children else {}  # see `forked_child`
+        asked = json.dumps([list(arguments), str(folder), dict(environment), interpreters]).encode()
         ours, theirs = socket.socketpair()
         with theirs:
             files = array.array(
@@ -232,12 +236,13 @@ class _Commands:
 
 
 class _Asked(NamedTuple):
-    """A command, its standard files by number, and where to report its exit code."""
+    """A command, its standard files by number, what it starts its children with, and where to report its exit code."""
 
     files: dict[int, int]
     arguments: list[str]
     folder: str
     environment: dict[str, str]
+    interpreters: dict[str, list[str]]
     end: int
 
 
@@ -255,7 +260,7 @@ def _asked_by_tests(connection: socket.socket) -> _Asked | None:
 def _asked_by_client(listening: socket.socket) -> _Asked | None:
     """None if a process of this server would not be like one that the client starts."""
     connection, _ = listening.accept()
-    asked = _Asked(*warm_client.asked_on(connection), connection.detach())
+    asked = _Asked(*warm_client.asked_on(connection), {}, connection.detach())
     if _read_at_start(asked.environment).items() <= _read_at_start(os.environ).items():
         return asked
     for file in (*asked.files.values(), asked.end):
@@ -361,6 +366,8 @@ def _open_streams(files: Container[int]) -> None:
 def main() -> None:
     import runpy
 
+    from steadyhand.children.process import ChildProcess
+
     _import_everything()
     gc.disable()  # as the command does; its run would leave it on
     _run_short_commands()
@@ -373,7 +380,7 @@ def main() -> None:
     asked = _serve(connection, listening)
     if asked is None:
         return
-    files, arguments, folder, environment, _ = asked
+    files, arguments, folder, environment, interpreters, _ = asked
     warm_client.take_over(files)
     _open_streams(files)
     ours = _path_for(os.environ)
@@ -382,6 +389,7 @@ def main() -> None:
     os.environ.update(environment)
     sys.path[:] = [folder, *_path_for(environment), *(each for each in sys.path[1:] if each not in ours)]
     sys.argv = ["steadyhand", *arguments]
+    ChildProcess.interpreters.update(interpreters)
     runpy.run_module("steadyhand", run_name="__main__", alter_sys=True)
 
 

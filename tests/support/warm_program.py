@@ -46,11 +46,13 @@ def warm(module: str) -> str:
 
 
 def serve(address: str, module: str) -> None:
+    import gc
     import importlib
     import select
     import signal
 
     main = importlib.import_module(f"support.{module}").main
+    gc.freeze()  # pages that the collector does not write to are shared with forked processes
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the processes that watch over a run
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(address)
@@ -78,6 +80,7 @@ def _watch(connection: socket.socket, main) -> None:
     if child == 0:
         connection.close()
         os.close(ended)
+        warm_client.out_of_the_way(ending, files)
         warm_client.take_over(files)
         _call(main, arguments, folder, variables)
     for file in (*files.values(), ending, 0, 1, 2):

@@ -11,7 +11,8 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 from steadyhand.children.channel import send_variables
 from steadyhand.children.daemons import (
@@ -115,15 +116,19 @@ class ChildProcess:
     carries `mark`, a name and a number separated by a dot, by which everything that it starts can be found.
     """
 
+    interpreters: ClassVar[dict[str, Sequence[str]]] = {}
+    """The command to start instead of our own interpreter, by `main`: for one that has the imports done already."""
+
     def __init__(self, main: str, variables: Mapping[str, str], *, mark: str) -> None:
         """Raises `OSError` when no process can be started."""
         self._mark: str = mark
         ours, theirs = socket.socketpair()
         out, into = os.pipe()
         marks = {TRIAL_MARK: mark.rpartition(".")[0], COMMAND_MARK: mark}
+        python = self.interpreters.get(main, (sys.executable,))
         try:
             self._process: subprocess.Popen[bytes] = subprocess.Popen(  # noqa: S603 - our own interpreter and module
-                [sys.executable, "-P", "-u", "-c", _BEGIN, str(theirs.fileno()), json.dumps(sys.path), main],
+                [*python, "-P", "-u", "-c", _BEGIN, str(theirs.fileno()), json.dumps(sys.path), main],
                 stdin=subprocess.DEVNULL,
                 stdout=into,
                 stderr=into,

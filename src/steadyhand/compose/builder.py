@@ -140,7 +140,7 @@ class Builder:
             self._services = TrialServices(self._settings)
             self._services.check(scenarios)
         # An import in the middle of a run blocks the event loop and disturbs timed calls.
-        if self._services is not None or any(self._judges.needed(each) for each in scenarios):
+        if any(self._judges.needed(each) for each in scenarios):
             importlib.import_module("jsonschema")
         if any(isinstance(step.task, Converse) for scenario in scenarios for step in scenario.steps):
             importlib.import_module("steadyhand.engine.conversation")

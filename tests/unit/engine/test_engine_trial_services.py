@@ -43,6 +43,8 @@ from steadyhand.runtime.runtime import AgentRuntime
 from steadyhand.testing import Answer, ModelServer
 from support.engine import PLACE, check
 
+pytestmark = pytest.mark.usefixtures("forked_agents")
+
 FUNCTION = """
     def agent(message, get_service):
         try:

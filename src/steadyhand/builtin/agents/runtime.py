@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -89,6 +90,7 @@ class RuntimeAgent:
             raise SetupError("the `runtime` agent needs a model: give --model, or `model` in steadyhand.toml")
         self._model: ChatModel = settings.model
         options = read_options(RuntimeOptions, settings.options, "agent runtime")
+        importlib.import_module("jsonschema")  # checks arguments; in the middle of a run it would disturb timed calls
         self._max_steps: int = options.max_steps
         self._allow_commands: bool = options.allow_commands
         self._trial: TrialContext | None = None

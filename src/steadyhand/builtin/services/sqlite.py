@@ -70,7 +70,12 @@ class SqliteDatabase:
     async def close(self) -> None:
         if self._existing is None and self._file:
             file, self._file = self._file, ""
-            await self._ask(_SETUP_S, operation="remove", file=file)
+            files = [f"{file}{suffix}" for suffix in ("", "-journal", "-wal", "-shm")]
+            ran = await self._environment.run(["rm", "-f", *files], timeout_s=_SETUP_S)
+            if ran.timed_out:
+                raise _too_long(_SETUP_S)
+            if ran.exit_code:
+                raise Refused(shorten(ran.stderr.strip(), 500, keep="end") or f"exit code {ran.exit_code}")
 
     async def _ask(self, timeout_s: float, **request: Any) -> Any:
         """Raises `Refused` if SQLite refuses the SQL, and `WorkspaceError` if the program itself fails."""
@@ -84,7 +89,7 @@ class SqliteDatabase:
             ["sh", "-c", _START, "sh", sys.executable, self._program], timeout_s=timeout_s, stdin=asked
         )
         if ran.timed_out:
-            raise Refused(f"it took longer than {timeout_s:g} s")
+            raise _too_long(timeout_s)
         if ran.truncated:
             raise Refused("the result is too large; narrow the query")
         try:
@@ -97,6 +102,10 @@ class SqliteDatabase:
         if "error" in told:
             raise Refused(told["error"])
         return told["answer"]
+
+
+def _too_long(timeout_s: float) -> Refused:
+    return Refused(f"it took longer than {timeout_s:g} s")
 
 
 def _read(template: Path | None) -> bytes:

@@ -14,6 +14,8 @@ from steadyhand.runtime.runtime import AgentRuntime
 from support.agents import a_trial, an_agent, turn
 from support.trial import HERE, ListedMocks
 
+pytestmark = pytest.mark.usefixtures("forked_agents")
+
 
 @pytest.fixture
 def written(tmp_path: Path):

@@ -235,3 +235,12 @@ async def test_an_environment_without_the_file_is_an_error(local, quick):
     await local.run(["rm", quick.url.removeprefix("sqlite:///")])
     with pytest.raises(WorkspaceError, match="unable to open database file"):
         await quick.rows("SELECT 1 AS a", timeout_s=20)
+
+
+async def test_a_file_that_cannot_be_removed_is_an_error(local):
+    made = make_database(SEED, environment=local, folder=Path())
+    await made.open()
+    await local.run(["mkdir", f"{made.url.removeprefix('sqlite:///')}-wal"])
+    with pytest.raises(WorkspaceError, match=r"the trial's database could not be removed: .*-wal"):
+        await made.close()
+    await made.close()
