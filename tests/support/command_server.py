@@ -23,6 +23,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Container, Mapping, Sequence
 from pathlib import Path
+from types import CodeType, ModuleType
 from typing import NamedTuple
 
 if __name__ == "__main__":
@@ -355,13 +356,23 @@ def _open_streams(files: Container[int]) -> None:
             setattr(sys, name, None)
 
 
-def main() -> None:
-    import runpy
+def _main_module() -> tuple[ModuleType, CodeType]:
+    """What `python -m steadyhand` runs. Looking for it takes as long as a refused option."""
+    from importlib.util import find_spec, module_from_spec
 
+    spec = find_spec("steadyhand.__main__")
+    assert spec is not None
+    module = module_from_spec(spec)
+    module.__name__ = "__main__"
+    return module, spec.loader.get_code(spec.name)
+
+
+def main() -> None:
     _import_everything()
     gc.collect()  # what lives on is then allocated close together
     gc.disable()  # as the command does; its run would leave it on
     _run_short_commands()
+    module, code = _main_module()
     gc.enable()
     gc.collect()
     gc.freeze()  # pages that the collector does not write to are shared with forked processes
@@ -379,8 +390,9 @@ def main() -> None:
     os.environ.clear()
     os.environ.update(environment)
     sys.path[:] = [folder, *_path_for(environment), *(each for each in sys.path[1:] if each not in ours)]
-    sys.argv = ["steadyhand", *arguments]
-    runpy.run_module("steadyhand", run_name="__main__", alter_sys=True)
+    sys.argv = [str(module.__file__), *arguments]
+    sys.modules["__main__"] = module
+    exec(code, vars(module))
 
 
 if __name__ == "__main__":
