@@ -12,21 +12,27 @@ from support.ordinary_user import OrdinaryShell, python_of_an_ordinary_user, ser
 from support.shell import Batch, Shell
 
 
+def _shared(name: str, folders: pytest.TempPathFactory) -> Path | None:
+    """A file for all workers of this run; None if there are none."""
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID")
+    return None if run is None else folders.getbasetemp().parent / f"{name}-{run}"
+
+
 @pytest.fixture(scope="session")
-def command_server() -> Iterator[CommandServer]:
-    server = CommandServer()
+def command_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandServer]:
+    server = CommandServer(shared=_shared("commands", tmp_path_factory))
     yield server
     server.close()
 
 
 @pytest.fixture(scope="session")
-def ordinary_server() -> Iterator[CommandServer]:
+def ordinary_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandServer]:
     if os.getuid() != 0:
         pytest.skip("the user of the tests is an ordinary one already")
     python = python_of_an_ordinary_user()
     if python is None:
         pytest.skip("no Python of this version that an ordinary user may start")
-    server = server_of_an_ordinary_user(python)
+    server = server_of_an_ordinary_user(python, _shared("commands-of-an-ordinary-user", tmp_path_factory))
     yield server
     server.close()
 

@@ -3,13 +3,15 @@
 Importing the package takes most of the time of a short command. This process imports it and runs a few commands, for
 what Python and our libraries work out at the first use of a class or a function. Then it forks for each command: what
 runs is a real process with its own environment, output, working directory and exit code. Several can run at a time. Run
-as a script, it serves the socket on its standard input, and clients of `warm_client` on the one in its argument.
+as a script, it serves the tests that connect to the socket in its first argument, and the clients of `warm_client` on
+the second.
 """
 
 from __future__ import annotations
 
 import array
 import contextlib
+import fcntl
 import gc
 import json
 import os
@@ -23,12 +25,16 @@ import tempfile
 import threading
 from collections.abc import Callable, Container, Mapping, Sequence
 from pathlib import Path
+from types import CodeType, ModuleType
 from typing import NamedTuple
 
 if __name__ == "__main__":
     import warm_client
 
 _LENGTH = 8
+_WELCOME = b"+"
+_TESTS = "tests"
+_CLIENTS = "clients"
 _READ_AT_START = ("PYTHON", "LC_", "LANG")
 _NOT_OF_A_COMMAND = ("__main__", "_child", "local_server", "pydantic_ai", "pydantic_ai_messages", "pytest_plugin")
 _IMPORTED_AT_USE = (
@@ -36,40 +42,50 @@ _IMPORTED_AT_USE = (
     *("encodings.utf_8_sig", "encodings.idna", "anyio._backends._asyncio", "httpcore"),
     "opentelemetry.proto.collector.trace.v1.trace_service_pb2",
 )
-_SHORT_COMMANDS = (
-    ("init", "."),
-    ("validate", "scenarios"),
-    ("run", "scenarios/person_in_reach.scenario.yaml", "scenarios/broken_lamp.scenario.yaml", "--json", "run.json"),
-    ("show", "last"),
-)
+_RUN = ("run", "scenarios/person_in_reach.scenario.yaml", "scenarios/broken_lamp.scenario.yaml", "--json", "run.json")
+_SHORT_COMMANDS = (("init", "."), ("validate", "scenarios"), (*_RUN, "--html", "run.html"), ("show", "last"))
+_ADAPTED_AFTER = 9  # the interpreter specializes a function once it has been called eight times
+_HUGE_PAGE = 2 * 1024 * 1024
+_MADV_COLLAPSE = 25
 
 
 class CommandServer:
-    """One for each process that runs tests. It cannot set variables that Python reads at start-up: see `takes`."""
+    """It cannot set variables that Python reads at start-up: see `takes`.
+
+    With `shared`, a file that is the same for all processes of a test run, they use one server. It ends when the last
+    of them has closed it.
+    """
 
     def __init__(
-        self, python: str = sys.executable, variables: Mapping[str, str] = os.environ, user: int | None = None
+        self,
+        python: str = sys.executable,
+        variables: Mapping[str, str] = os.environ,
+        user: int | None = None,
+        *,
+        shared: Path | None = None,
     ) -> None:
-        self._ours, theirs = socket.socketpair()
-        self._folder = tempfile.TemporaryDirectory(prefix="commands-")
-        address = f"{self._folder.name}/socket"
-        with theirs, socket.socket(socket.AF_UNIX) as listening:
-            listening.bind(address)
-            listening.listen(64)
-            self._process = subprocess.Popen(
-                [python, __file__, str(listening.fileno())],
-                stdin=theirs,
-                cwd="/",
-                env=variables,
-                user=user,
-                group=user,
-                extra_groups=None if user is None else [],
-                pass_fds=[listening.fileno()],
-            )
+        self._process: subprocess.Popen[bytes] | None = None
+        with contextlib.nullcontext() if shared is None else shared.open("a+", encoding="utf-8") as noted:
+            folder = ""
+            if noted is not None:
+                fcntl.flock(noted, fcntl.LOCK_EX)
+                noted.seek(0)
+                folder = noted.read()
+            connection = _connect(folder) if folder else None
+            if connection is None:
+                self._folder = tempfile.TemporaryDirectory(prefix="commands-")
+                folder = self._folder.name
+                self._process = _start(folder, python, variables, user)
+                connection = _connect(folder)
+                assert connection is not None, "the server did not start"
+                if noted is not None:
+                    noted.truncate(0)
+                    noted.write(folder)
+        self._ours = connection
         self._start = _read_at_start(variables)
         self._shares_children = user is None
         client = Path(__file__).with_name("warm_client.py")
-        self.line: str = shlex.join([sys.executable, "-IS", str(client), address])
+        self.line: str = shlex.join([sys.executable, "-IS", str(client), f"{folder}/{_CLIENTS}"])
         """For a script that runs `steadyhand`. It fails if the script has changed a variable read at start-up."""
 
     def takes(self, environment: Mapping[str, str]) -> bool:
@@ -135,9 +151,39 @@ class CommandServer:
         return ours
 
     def close(self) -> None:
+        """The process that started the server waits until the others have closed it."""
         self._ours.close()
-        self._process.wait()
-        self._folder.cleanup()
+        if self._process is not None:
+            self._process.wait()
+            self._folder.cleanup()
+
+
+def _start(folder: str, python: str, variables: Mapping[str, str], user: int | None) -> subprocess.Popen[bytes]:
+    with socket.socket(socket.AF_UNIX) as tests, socket.socket(socket.AF_UNIX) as clients:
+        for listening, name in ((tests, _TESTS), (clients, _CLIENTS)):
+            listening.bind(f"{folder}/{name}")
+            listening.listen(64)
+        return subprocess.Popen(
+            [python, __file__, str(tests.fileno()), str(clients.fileno())],
+            stdin=subprocess.DEVNULL,
+            cwd="/",
+            env=variables,
+            user=user,
+            group=user,
+            extra_groups=None if user is None else [],
+            pass_fds=[tests.fileno(), clients.fileno()],
+        )
+
+
+def _connect(folder: str) -> socket.socket | None:
+    """None if the server has ended."""
+    connection = socket.socket(socket.AF_UNIX)
+    with contextlib.suppress(OSError):
+        connection.connect(f"{folder}/{_TESTS}")
+        if connection.recv(len(_WELCOME)):
+            return connection
+    connection.close()
+    return None
 
 
 def _read_at_start(variables: Mapping[str, str]) -> dict[str, str]:
@@ -257,9 +303,9 @@ def _asked_by_tests(connection: socket.socket) -> _Asked | None:
     return _Asked({0: stdin, 1: out, 2: err}, *asked, end)
 
 
-def _asked_by_client(listening: socket.socket) -> _Asked | None:
+def _asked_by_client(clients: socket.socket) -> _Asked | None:
     """None if a process of this server would not be like one that the client starts."""
-    connection, _ = listening.accept()
+    connection, _ = clients.accept()
     asked = _Asked(*warm_client.asked_on(connection), {}, connection.detach())
     if _read_at_start(asked.environment).items() <= _read_at_start(os.environ).items():
         return asked
@@ -268,33 +314,38 @@ def _asked_by_client(listening: socket.socket) -> _Asked | None:
     return None
 
 
-def _serve(connection: socket.socket, listening: socket.socket) -> _Asked | None:
-    """What the process in which this returns is to run: None in the server itself, when there are no more requests."""
+def _serve(tests: socket.socket, clients: socket.socket) -> _Asked | None:
+    """What the process in which this returns is to run: None in the server itself, when all tests have left."""
     commands = _Commands()
+    connections: list[socket.socket] = []
     while True:
-        ready, _, _ = select.select([connection, listening, commands.ended], [], [])
+        ready, _, _ = select.select([*connections, clients, tests, commands.ended], [], [])
         if commands.ended in ready:
             commands.tell_ends()
-        if connection in ready:
-            asked = _asked_by_tests(connection)
-            if asked is None:
-                return None
-        elif listening in ready:
-            asked = _asked_by_client(listening)
-            if asked is None:
-                continue
-        else:
+        if tests in ready:
+            connections.append(tests.accept()[0])
+            connections[-1].sendall(_WELCOME)
+        asking = next((each for each in (*connections, clients) if each in ready), None)
+        if asking is None:
+            continue
+        asked = _asked_by_client(clients) if asking is clients else _asked_by_tests(asking)
+        if asked is None:
+            if asking is not clients:
+                connections.remove(asking)
+                asking.close()
+                if not connections:
+                    return None
             continue
         child = os.fork()
         if child == 0:
             commands.leave()
-            connection.close()
-            listening.close()
+            for each in (*connections, clients, tests):
+                each.close()
             os.close(asked.end)
             return asked
         for file in asked.files.values():
             os.close(file)
-        if connection in ready:
+        if asking is not clients:
             os.write(asked.end, child.to_bytes(_LENGTH))
         commands.add(child, asked.end)
 
@@ -338,7 +389,7 @@ def _run_short_commands() -> None:
     shown = io.StringIO()
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(shown), contextlib.redirect_stderr(shown):
         os.chdir(folder)
-        for arguments in _SHORT_COMMANDS:
+        for arguments in (*_SHORT_COMMANDS, *[_RUN] * _ADAPTED_AFTER):
             cli.main(arguments, prog_name="steadyhand", standalone_mode=False)
         os.chdir("/")
     tempfile.tempdir = None  # which was read from the variables of this process, at the first use
@@ -363,21 +414,48 @@ def _open_streams(files: Container[int]) -> None:
             setattr(sys, name, None)
 
 
-def main() -> None:
-    import runpy
+def _use_huge_pages() -> None:
+    """Makes a fork copy one entry of the page table instead of 512, where the system can."""
+    import ctypes
 
+    advise = getattr(ctypes.CDLL(None), "madvise", None)
+    maps = Path("/proc/self/maps")
+    if advise is None or not maps.exists():
+        return
+    advise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+    for line in maps.read_text(encoding="utf-8").splitlines():
+        span, rights, _, _, _, *name = line.split(maxsplit=5)
+        if rights == "rw-p" and name in ([], ["[heap]"]):
+            start, end = (int(each, 16) for each in span.split("-"))
+            for page in range(-(-start // _HUGE_PAGE) * _HUGE_PAGE, end - _HUGE_PAGE + 1, _HUGE_PAGE):
+                advise(page, _HUGE_PAGE, _MADV_COLLAPSE)
+
+
+def _main_module() -> tuple[ModuleType, CodeType]:
+    """What `python -m steadyhand` runs. Finding it takes a millisecond, so it is done before forking."""
+    from importlib.util import find_spec, module_from_spec
+
+    spec = find_spec("steadyhand.__main__")
+    assert spec is not None
+    module = module_from_spec(spec)
+    module.__name__ = "__main__"
+    return module, spec.loader.get_code(spec.name)
+
+
+def main() -> None:
     from steadyhand.children.process import ChildProcess
 
     _import_everything()
+    gc.collect()  # what lives on is then allocated close together
     gc.disable()  # as the command does; its run would leave it on
     _run_short_commands()
+    module, code = _main_module()
     gc.enable()
     gc.collect()
     gc.freeze()  # pages that the collector does not write to are shared with forked processes
-    connection = socket.socket(fileno=os.dup(0))
-    listening = socket.socket(fileno=int(sys.argv[1]))
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    asked = _serve(connection, listening)
+    _use_huge_pages()
+    tests, clients = (socket.socket(fileno=int(each)) for each in sys.argv[1:])
+    asked = _serve(tests, clients)
     if asked is None:
         return
     files, arguments, folder, environment, interpreters, _ = asked
@@ -388,9 +466,10 @@ def main() -> None:
     os.environ.clear()
     os.environ.update(environment)
     sys.path[:] = [folder, *_path_for(environment), *(each for each in sys.path[1:] if each not in ours)]
-    sys.argv = ["steadyhand", *arguments]
     ChildProcess.interpreters.update(interpreters)
-    runpy.run_module("steadyhand", run_name="__main__", alter_sys=True)
+    sys.argv = [str(module.__file__), *arguments]
+    sys.modules["__main__"] = module
+    exec(code, vars(module))
 
 
 if __name__ == "__main__":

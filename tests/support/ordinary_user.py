@@ -52,8 +52,8 @@ class OrdinaryShell(Shell):
                 os.chown(path, NOBODY, NOBODY, follow_symlinks=False)
 
 
-def server_of_an_ordinary_user(python: str) -> CommandServer:
-    return CommandServer(python, _environment(), NOBODY if os.getuid() == 0 else None)
+def server_of_an_ordinary_user(python: str, shared: Path | None) -> CommandServer:
+    return CommandServer(python, _environment(), NOBODY if os.getuid() == 0 else None, shared=shared)
 
 
 def _environment() -> dict[str, str]:
