@@ -49,8 +49,13 @@ test-local: $(LOCAL) ## run the tests that need the real model
 
 # Many tests wait for a process, a browser or a timeout, so there are 50% more workers than processors.
 WORKERS := $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 2) * 3 // 2)')
+APART := not slow and not local and not browser and not types
 test: $(READY) ## run the tests, except those with their own target
-	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal --no-cov -m "not slow and not local and not browser and not types"
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal --no-cov -m "$(APART) and not system"
+
+.PHONY: test-system
+test-system: $(READY) ## run the tests of workers, kills, isolation, trust, real programs and the pages of the documentation
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal --no-cov -m "$(APART) and system"
 
 .PHONY: test-browser coverage
 test-browser: $(READY) ## run the browser tests in a real Chromium

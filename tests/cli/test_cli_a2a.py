@@ -14,6 +14,8 @@ import pytest
 
 from support.loopback import free_port
 
+pytestmark = pytest.mark.system
+
 EXAMPLE = Path(__file__).parents[2] / "examples" / "a2a"
 
 

@@ -20,7 +20,7 @@ from steadyhand.testing import Answer, ModelServer
 from support.elizaos_server import ElizaosAnswer, ElizaosServer
 from support.shell import AGENT
 
-pytestmark = pytest.mark.usefixtures("forked_agents")
+pytestmark = [pytest.mark.system, pytest.mark.usefixtures("forked_agents")]
 
 BROUGHT = Path(__file__).parents[2] / "examples" / "bring_your_own"
 PYTHON = shlex.quote(sys.executable)

@@ -14,6 +14,8 @@ from steadyhand.records.evaluation import LatencyTier, Verdict
 from steadyhand.records.event import ModelCalled, Retried
 from steadyhand.testing import Answer, ModelServer
 
+pytestmark = pytest.mark.system
+
 LONG = "I call for help now. " * 5
 EVENTS = "text/event-stream"
 FAULTS = {

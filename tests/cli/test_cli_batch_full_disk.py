@@ -12,6 +12,8 @@ from steadyhand.records.evaluation import Verdict
 from steadyhand.store.reader import RunReader
 from support.shell import Ended
 
+pytestmark = pytest.mark.system
+
 TRIALS = 600
 NEEDS_ROOT = {
     "condition": os.geteuid() != 0 or sys.platform != "linux",

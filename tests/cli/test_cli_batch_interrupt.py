@@ -7,6 +7,8 @@ import pytest
 
 from steadyhand.records.evaluation import Verdict
 
+pytestmark = pytest.mark.system
+
 
 def test_once_finishes_what_is_in_flight_and_reports(batch):
     batch.replies("rules:\n  - reply: I call for help now.\n    delay_ms: 300\n")

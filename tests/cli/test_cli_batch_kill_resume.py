@@ -6,7 +6,11 @@
 import random
 import signal
 
+import pytest
+
 from steadyhand.records.evaluation import Verdict
+
+pytestmark = pytest.mark.system
 
 SLOW = "rules:\n  - reply: I call for help now.\n    delay_ms: 5\n"
 

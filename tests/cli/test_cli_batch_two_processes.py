@@ -7,12 +7,16 @@ import shutil
 import signal
 from pathlib import Path
 
+import pytest
+
 from steadyhand.compose.execution import Execution
 from steadyhand.compose.resume import resume_run
 from steadyhand.compose.settings import Settings
 from steadyhand.records.config import RunOptions
 from steadyhand.records.evaluation import Verdict
 from steadyhand.store.reader import RunReader
+
+pytestmark = pytest.mark.system
 
 SLOW = "rules:\n  - reply: I call for help now.\n    delay_ms: 20\n"
 STUCK = "rules:\n  - reply: I call for help now.\n    delay_ms: 60000\n"

@@ -37,7 +37,7 @@ from support.pages import (
 )
 from support.shell import AGENT, Shell
 
-pytestmark = pytest.mark.usefixtures("forked_agents")
+pytestmark = [pytest.mark.system, pytest.mark.usefixtures("forked_agents")]
 
 REPLY = "I call for help now. Hello."
 REFUND = """\

@@ -12,6 +12,8 @@ from cli.test_cli_agents import BROUGHT, GOOD, served
 from steadyhand.records.chat import ToolCall
 from steadyhand.testing import Answer, ModelServer, Served
 
+pytestmark = pytest.mark.system
+
 
 def _model(request: Served) -> Answer:
     """A model that looks up the order and then talks about it."""

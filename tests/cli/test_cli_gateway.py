@@ -14,7 +14,7 @@ import pytest
 
 from support.late import Late
 
-pytestmark = pytest.mark.usefixtures("forked_agents")
+pytestmark = [pytest.mark.system, pytest.mark.usefixtures("forked_agents")]
 
 mcp = Late("mcp")
 openai = Late("openai")

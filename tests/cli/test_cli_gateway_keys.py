@@ -14,6 +14,8 @@ from steadyhand.redaction import Redactor
 from steadyhand.testing import Answer, ModelServer
 from support.collector import collecting
 
+pytestmark = pytest.mark.system
+
 USERS = "canary-users-Zq7f93kd02mmx81"
 AGENTS = "canary-agents-7Hh2kd93bbqpz"
 OTHER = "canary-header-Jt5wq0aa81ncm"

@@ -16,6 +16,8 @@ import yaml
 from steadyhand.cli.main import _COMMANDS
 from support.shell import Shell
 
+pytestmark = pytest.mark.system
+
 SCHEMA_LINE = re.compile(r"# yaml-language-server: \$schema=(\S+)|#:schema (\S+)")
 CI = Path(".github/workflows/steadyhand.yml")
 

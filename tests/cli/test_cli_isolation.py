@@ -28,6 +28,8 @@ from steadyhand.records.run import TrialRecord
 from support.shell import Shell
 from support.trial import a_scenario
 
+pytestmark = pytest.mark.system
+
 
 @pytest.fixture
 def shell(either_shell: Shell) -> Shell:

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="there is no /proc to look into")
+pytestmark = [pytest.mark.system, pytest.mark.skipif(sys.platform != "linux", reason="there is no /proc to look into")]
 
 KEY = "canary-4f1d8e27c0b94a"
 LOOK = """

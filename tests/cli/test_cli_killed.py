@@ -13,7 +13,7 @@ import pytest
 
 from support.shell import AGENT
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
+pytestmark = [pytest.mark.system, pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")]
 
 STEP = """\
   - code: |

@@ -15,7 +15,7 @@ import pytest
 
 from support.warm_program import warm
 
-pytestmark = pytest.mark.usefixtures("forked_agents")
+pytestmark = [pytest.mark.system, pytest.mark.usefixtures("forked_agents")]
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "mcp"

@@ -9,7 +9,7 @@ import pytest
 from support.collector import collecting
 from support.loopback import free_port
 
-pytestmark = pytest.mark.usefixtures("forked_agents")
+pytestmark = [pytest.mark.system, pytest.mark.usefixtures("forked_agents")]
 
 SCENARIO = """\
 id: desk

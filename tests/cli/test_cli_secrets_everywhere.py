@@ -21,6 +21,8 @@ from steadyhand.records.config import RunOptions, Selection
 from steadyhand.store.reader import RunReader
 from support.shell import AGENT
 
+pytestmark = pytest.mark.system
+
 PLACES = {
     "variable": "hush/Variable+93kd02",
     "variable PAT": "hush-pat-Zq7f93kd02",

@@ -14,6 +14,8 @@ import steadyhand
 import support.third_party
 from support.shell import Shell
 
+pytestmark = pytest.mark.system
+
 PLUGIN = Path(support.third_party.__file__).read_text()
 AGENT = """\
 id: acme-agent

@@ -12,6 +12,8 @@ import pytest
 
 from support.loopback import free_port, traced_service
 
+pytestmark = pytest.mark.system
+
 PYTHON = shlex.quote(sys.executable)
 SCENARIO = """\
 id: desk

@@ -15,6 +15,8 @@ from steadyhand.testing import Answer
 from support.loopback import Loopback
 from support.shell import AGENT, DECISION, Ended, Shell
 
+pytestmark = pytest.mark.system
+
 CHECKS = (
     ("validate", "."),
     ("lint", ".", "--ignore", "matches-prompt", "--ignore", "few-examples"),

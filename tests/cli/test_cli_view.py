@@ -7,7 +7,11 @@ import re
 import signal
 from urllib.parse import urlsplit
 
+import pytest
+
 from support.viewing import FIRST, two_runs
+
+pytestmark = pytest.mark.system
 
 
 def test_it_prints_a_link_that_opens_the_runs_and_ends_with_ctrl_c(shell):

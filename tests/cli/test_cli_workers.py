@@ -19,6 +19,8 @@ from support.loopback import Loopback
 from support.shell import DECISION, UNTIMED
 from support.timeless import timeless
 
+pytestmark = pytest.mark.system
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 SLOW = "rules:\n  - reply: I call for help now.\n    delay_ms: 5\n"

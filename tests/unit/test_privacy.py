@@ -11,7 +11,7 @@ import pytest
 
 from support.ordinary_user import python_of_an_ordinary_user, run_as_ordinary_user
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="there is no /proc to look into")
+pytestmark = [pytest.mark.system, pytest.mark.skipif(sys.platform != "linux", reason="there is no /proc to look into")]
 
 KEY = "a-key-that-nobody-may-find"
 PROGRAM = """

@@ -14,6 +14,8 @@ import steadyhand.report.json
 import steadyhand.report.terminal  # noqa: F401 - kept loaded: an inner run in this process would load them anew
 from steadyhand.api.run import run
 
+pytestmark = pytest.mark.system
+
 pytest_plugins = ["pytester"]
 
 SCENARIO = """\

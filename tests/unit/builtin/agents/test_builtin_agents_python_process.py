@@ -20,6 +20,8 @@ from steadyhand.records.event import ActionTaken, Noted, ServiceCalled
 from steadyhand.runtime.runtime import AgentRuntime
 from support.agents import a_trial, turn
 
+pytestmark = pytest.mark.system
+
 
 class Given:
     """A run with one agent in a file."""

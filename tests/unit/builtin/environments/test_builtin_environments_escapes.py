@@ -15,6 +15,8 @@ from steadyhand.builtin.environments.sandbox import sandbox_available
 from support.escapes import HARMLESS_OUTSIDE, INSIDE, attempt_all
 from support.ordinary_user import NOBODY, python_of_an_ordinary_user, run_as_ordinary_user
 
+pytestmark = pytest.mark.system
+
 REFUSAL = sandbox_available()
 
 
