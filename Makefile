@@ -47,14 +47,15 @@ demo-local: $(LOCAL) ## run three decisions and a conversation on a small real m
 test-local: $(LOCAL) ## run the tests that need the real model
 	$(BIN)/python -m pytest -q -m local tests/local
 
-# Many tests wait for a process, a browser or a timeout, so there are 50% more workers than processors.
+# Tests that wait for processes, browsers or timeouts have 50% more workers than processors. For the others that would
+# cost an eighth more CPU.
 WORKERS := $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 2) * 3 // 2)')
 APART := not slow and not local and not browser and not types
 test: $(READY) ## run the tests, except those with their own target
-	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal --no-cov -m "$(APART) and not system"
+	$(BIN)/python -m pytest -q -n logical --dist worksteal --no-cov -m "$(APART) and not system"
 
 .PHONY: test-system
-test-system: $(READY) ## run the tests of workers, kills, isolation, trust, real programs and the pages of the documentation
+test-system: $(READY) ## run the tests that take several processes or runs: workers, kills, isolation, trust, real programs, the pages of docs/
 	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal --no-cov -m "$(APART) and system"
 
 .PHONY: test-browser coverage

@@ -10,7 +10,7 @@ import pytest
 from steadyhand.testing import Answer
 from support.loopback import Loopback
 
-pytestmark = pytest.mark.usefixtures("forked_agents")
+pytestmark = [pytest.mark.system, pytest.mark.usefixtures("forked_agents")]
 
 DOWN = "rules:\n  - fail: {kind: connect}\n"
 RIGHT = "rules:\n  - reply: I call for help now.\n"

@@ -7,6 +7,8 @@ import pytest
 
 from steadyhand.store.reader import RunReader, list_runs
 
+pytestmark = pytest.mark.system
+
 SCENARIO = """\
 id: {id}
 name: A decision

@@ -11,6 +11,8 @@ import pytest
 
 from support.shell import UNTIMED, Shell
 
+pytestmark = pytest.mark.system
+
 ROOT = Path(__file__).parents[2]
 
 

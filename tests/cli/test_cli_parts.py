@@ -7,6 +7,8 @@ import pytest
 
 from steadyhand.store.reader import RunReader
 
+pytestmark = pytest.mark.system
+
 SCENARIO = """\
 id: {id}
 name: {id}

@@ -3,6 +3,10 @@
 import json
 import xml.etree.ElementTree as ET
 
+import pytest
+
+pytestmark = pytest.mark.system
+
 WRONG = "rules:\n  - reply: I wait.\n"
 DOWN = "rules:\n  - {fail: {kind: server}}\n"
 RIGHT = "rules:\n  - reply: I call for help now.\n"
