@@ -14,7 +14,7 @@ import os
 import sys
 import time
 
-TYPE_CHECKING = False
+TYPE_CHECKING = False  # for type checkers only: importing `typing` would take time
 if TYPE_CHECKING:
     from typing import Any
 
