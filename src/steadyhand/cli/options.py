@@ -136,6 +136,8 @@ def name_numbers(command: click.Command) -> click.Command:
 
 def _refuse_repeats(command: click.Command, ctx: click.Context, args: list[str]) -> None:
     """Raises a `click.UsageError` that lists all the values. A flag may be repeated."""
+    if sum(each.startswith("-") for each in args) < 2:
+        return  # parsing twice would take a millisecond of every start
     single = [each for each in command.params if isinstance(each, click.Option) and not (each.multiple or each.count)]
     collecting = copy.copy(command)
     collecting.params = [copy.copy(each) for each in command.params]

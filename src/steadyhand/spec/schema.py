@@ -5,7 +5,7 @@ They cover rules that do not depend on several fields or on the file system; the
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Any, cast
 
 from pydantic import BaseModel
@@ -27,21 +27,26 @@ _SHAPES: dict[str, tuple[str, type[Shape]]] = {
     "rubric": ("Steadyhand rubric", RubricShape),
     "configuration": ("Steadyhand configuration", ConfigShape),
 }
+FORMATS = tuple(_SHAPES)
+"""The names of the formats."""
 _EVALUATION_LISTS = frozenset({"evaluations", "turn_evaluations", "final_evaluations"})
 
 JsonSchema = dict[str, Any]
 
 
-def json_schemas(catalogue: Catalogue, environments: Collection[str] = ENVIRONMENTS) -> dict[str, JsonSchema]:
+def json_schemas(
+    catalogue: Catalogue, environments: Collection[str] = ENVIRONMENTS, *, formats: Iterable[str] = FORMATS
+) -> dict[str, JsonSchema]:
     """Draft 2020-12 schemas by format: agent, decision, matrix, rubric, configuration."""
-    schemas = {name: _schema(shape, title) for name, (title, shape) in _SHAPES.items()}
-    agent = schemas["agent"]
-    definitions = cast("dict[str, JsonSchema]", agent["$defs"])
-    definitions["EnvironmentShape"]["properties"]["type"].update(_open_choice(environments))
-    _use_evaluations(definitions)
-    definitions.update(_evaluations(catalogue))
-    invariant = cast("JsonSchema", schemas["decision"]["$defs"])["InvariantShape"]["properties"]["check_type"]
-    invariant.update(_open_choice(catalogue))
+    schemas = {name: _schema(*_SHAPES[name]) for name in formats}
+    if "agent" in schemas:
+        definitions = cast("dict[str, JsonSchema]", schemas["agent"]["$defs"])
+        definitions["EnvironmentShape"]["properties"]["type"].update(_open_choice(environments))
+        _use_evaluations(definitions)
+        definitions.update(_evaluations(catalogue))
+    if "decision" in schemas:
+        invariant = cast("JsonSchema", schemas["decision"]["$defs"])["InvariantShape"]["properties"]["check_type"]
+        invariant.update(_open_choice(catalogue))
     return schemas
 
 
@@ -50,7 +55,7 @@ def _open_choice(known: Collection[str]) -> JsonSchema:
     return {"type": "string", "minLength": 1, "anyOf": [{"enum": sorted(known)}, {"type": "string"}]}
 
 
-def _schema(shape: type[BaseModel], title: str) -> JsonSchema:
+def _schema(title: str, shape: type[BaseModel]) -> JsonSchema:
     schema = shape.model_json_schema(by_alias=True, mode="validation")
     _open_extensions(schema)
     return {"$schema": DRAFT, **schema, "title": title}
