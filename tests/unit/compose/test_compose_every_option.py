@@ -509,9 +509,9 @@ async def limits_of_the_sandbox(project: Project) -> None:
     write = "head -c 3000000 /dev/zero > big 2>/dev/null && echo written || echo refused"
     assert await said("sandbox = true", write) == "written"
     assert await said("sandbox = true\nfile_mib = 1", write) == "refused"
-    hold = "head -c 200000000 /dev/zero | tail -c 199999999 | wc -c 2>/dev/null"
-    assert await said("sandbox = true", hold) == "199999999"
-    assert await said("sandbox = true\nmemory_mib = 64", hold) != "199999999"
+    hold = "head -c 100000000 /dev/zero | tail -c 99999999 | wc -c 2>/dev/null"
+    assert await said("sandbox = true", hold) == "99999999"
+    assert await said("sandbox = true\nmemory_mib = 64", hold) != "99999999"
     assert await said("sandbox = true", FORKS, "python") == "forked"
     assert await said("sandbox = true\nprocesses = 5", FORKS, "python") == "refused"
 

@@ -222,7 +222,7 @@ def test_advice_strings_one_act_to_the_next(text, negated):
 @pytest.mark.parametrize("piece", ["thanks ", "thanks, ", "not thanks ", "thanks 1 no, ", ",", " ", "but, ", "not "])
 def test_a_text_made_to_be_slow_is_read_as_fast_as_any_other(piece):
     """Searching all of it for each keyword would take a number of steps quadratic in the length, which is hours."""
-    text = f"thanks {piece * (300_000 // len(piece))} thanks"
+    text = f"thanks {piece * (90_000 // len(piece))} thanks"
     all_readings(text, "thanks")
     is_negated(text, len(text) - len("thanks"))
 

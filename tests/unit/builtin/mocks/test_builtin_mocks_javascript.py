@@ -204,8 +204,8 @@ def test_check_reads_the_syntax_and_runs_nothing(sandbox: QuickJsSandbox) -> Non
     assert "SyntaxError" in (sandbox.check("return 1") or "")
 
 
-async def test_the_event_loop_goes_on_while_a_script_runs(sandbox: QuickJsSandbox) -> None:
-    script = asyncio.ensure_future(sandbox.evaluate(LOOP, {}))
+async def test_the_event_loop_goes_on_while_a_script_runs(impatient: QuickJsSandbox) -> None:
+    script = asyncio.ensure_future(impatient.evaluate(LOOP, {}))
     turns = 0
     while not script.done():
         await asyncio.sleep(0.001)
@@ -267,8 +267,8 @@ def test_a_process_killed_from_outside_is_replaced() -> None:
 
 PARENT = """
 import asyncio, sys
-from steadyhand.builtin.mocks.javascript import QuickJsSandbox
-sandbox = QuickJsSandbox(workers=1)
+from steadyhand.builtin.mocks.javascript import QuickJsSandbox, ScriptLimits
+sandbox = QuickJsSandbox(ScriptLimits(time_s=0.3, grace_s=0.1), workers=1)
 sandbox.check("1")
 pid = sandbox._idle[0]._process.pid
 async def main():
