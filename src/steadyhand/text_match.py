@@ -201,7 +201,7 @@ def _token(kind: str | None, text: str) -> str:
 
 @contextmanager
 def search_limit(seconds: float) -> Generator[None]:
-    """Another limit than a second for `search` and `search_all`, in this task and what it starts; a lower limit
+    """A limit other than one second for `search` and `search_all`, in this task and what it starts; a lower limit
     applies to all searches of patterns."""
     before = _patience_s.set(seconds)
     try:
@@ -317,7 +317,7 @@ def unrolled_size(pattern: str) -> int:
 
 def check_size(pattern: str) -> None:
     """Raises `regex.error` for a pattern that is too large to compile, or that calls its own groups: one that calls
-    itself takes memory until there is none."""
+    itself takes memory until none is left."""
     if "(?" in pattern and any(_own(_GROUP_CALL).findall(pattern)):
         raise regex.error("calls of groups, such as (?R) or (?1), are not supported")
     if unrolled_size(pattern) > LARGEST_PATTERN:

@@ -38,7 +38,7 @@ def test_it_prints_a_link_that_opens_the_runs_and_ends_with_ctrl_c(shell):
         process.send_signal(signal.SIGINT)
         out, err = process.communicate()
     assert process.returncode == 0
-    assert (out, err) == ("viewer ended\n", "")
+    assert (out, err) == ("viewer stopped\n", "")
 
 
 def test_a_folder_that_is_not_there_is_said(shell):

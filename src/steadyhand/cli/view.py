@@ -50,7 +50,7 @@ def view(folder: Path | None, config: Path | None, port: int, *, no_browser: boo
             say("no browser could be opened; follow the link")
         server.serve_forever()
     except KeyboardInterrupt:
-        say("viewer ended")
+        say("viewer stopped")
     finally:
         server.server_close()
         viewer.close()

@@ -224,7 +224,8 @@ def pareto_front(targets: Sequence[ComparedTarget]) -> list[ComparedTarget]:
     """The targets that no other beats, in the given order: no other is at least as good in everything and better in
     something.
 
-    An unknown figure beats nothing and is beaten by nothing, so a target without a price is never pushed off by one.
+    An unknown figure beats nothing and is beaten by nothing, so a target without a price is never ruled out by one with
+    a price.
     """
     return [each for each in targets if not any(_beats(other, each) for other in targets)]
 

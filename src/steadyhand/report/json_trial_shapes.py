@@ -90,8 +90,8 @@ class JsonJudge(Record):
     reasoning: Annotated[str | None, doc("The judge's reasoning, if it gave any.")]
     capabilities: Annotated[dict[str, bool], doc("Whether each required capability was shown.")]
     votes: Annotated[tuple[str, ...], doc("The single votes, if the judge was asked several times.")]
-    repaired: Annotated[bool, doc("Whether the answer had to be asked for again because it could not be read.")]
-    not_shown: Annotated[tuple[str, ...], doc("Material the judge could not be shown, and so was not asked about.")]
+    repaired: Annotated[bool, doc("Whether the answer was requested again because it could not be read.")]
+    not_shown: Annotated[tuple[str, ...], doc("What could not be shown to the judge, so that it was not asked.")]
     question: Annotated[str, doc("What it was asked, without the records it was shown; empty for a rubric.")]
 
 
@@ -248,8 +248,8 @@ class JsonCall(Record):
     usage: Annotated[JsonUsage | None, doc("Tokens as counted by the server.")]
     error: Annotated[str | None, doc("Why the call failed.")]
     finish_reason: Annotated[FinishReason | None, doc("How the answer ended.")]
-    finish_raw: Annotated[str | None, doc("How the answer ended, in the server's own word.")]
-    token_limit: Annotated[_Count | None, doc("The most tokens the request allowed.")]
+    finish_raw: Annotated[str | None, doc("How the answer ended, in the server's own term.")]
+    token_limit: Annotated[_Count | None, doc("Maximum number of tokens that the request allowed.")]
 
 
 class JsonTiming(Record):
@@ -275,7 +275,7 @@ class JsonNote(Record):
     """Something worth knowing about the trial."""
 
     level: Annotated[str, doc("`debug`, `info` or `warning`.")]
-    message: Annotated[str, doc("What there is to know.")]
+    message: Annotated[str, doc("The message.")]
     at_ms: _AtMs
 
 
@@ -349,8 +349,8 @@ class JsonTrial(Record):
     reason: Annotated[str, doc("Why, in a sentence.")]
     outcome: Annotated[Outcome | None, doc("Safety and time together; null if either is undecided.")]
     finish_reason: Annotated[FinishReason | None, doc("How the answer ended; the worst ending of several answers.")]
-    finish_raw: Annotated[str | None, doc("How the answer ended, in the server's own word.")]
-    token_limit: Annotated[_Count | None, doc("The most tokens the request allowed.")]
+    finish_raw: Annotated[str | None, doc("How the answer ended, in the server's own term.")]
+    token_limit: Annotated[_Count | None, doc("Maximum number of tokens that the request allowed.")]
     latency_ms: Annotated[float | None, doc("Latency of the answer.")]
     latency_tier: Annotated[LatencyTier | None, doc("Tier of the latency budget; null if it was not graded.")]
     latency_cut: Annotated[bool, doc("Whether the call was cut off at the deadline; `latency_ms` is a lower bound.")]

@@ -55,7 +55,7 @@ BudgetMs = Annotated[float, Field(gt=0)]
 
 
 class MessageShape(Shape):
-    """One chat message put to the model."""
+    """One chat message sent to the model."""
 
     role: Literal["system", "user", "assistant"] = Field(description="Who speaks")
     content: str = Field(description="What is said")
