@@ -39,7 +39,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         type="linelist",
         default=["*.scenario.yaml", "*.scenario.yml"],
     )
-    parser.addini("steadyhand_inconclusive", "What an inconclusive scenario is: fail, error or skip.", default="fail")
+    parser.addini(
+        "steadyhand_inconclusive", "How to report an inconclusive scenario: fail, error or skip.", default="fail"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -240,7 +240,7 @@ def _check_address(address: str) -> None:
     except OSError as error:
         raise SetupError(f"--ray-address {address}: nothing answers there ({error}); {instead}") from error
     if not greeted:
-        raise SetupError(f"--ray-address {address}: what answers there is not Ray; {instead}")
+        raise SetupError(f"--ray-address {address}: the server there is not Ray; {instead}")
 
 
 def _speaks_http2(connection: socket.socket) -> bool:

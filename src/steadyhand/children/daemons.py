@@ -220,7 +220,7 @@ def collect(pids: Iterable[int]) -> set[int]:
 def kill_tree(pid: int) -> None:
     """Kill everything below a child of ours, then the child and its process group.
 
-    It is stopped first. If it adopts orphans, all it ever started is below it.
+    It is stopped first. If it adopts orphans, everything it ever started is below it.
     """
     with contextlib.suppress(OSError):
         os.kill(pid, signal.SIGSTOP)

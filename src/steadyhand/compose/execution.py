@@ -314,7 +314,7 @@ class Execution:
 
     @property
     def _without_workers(self) -> str | None:
-        """Why no worker can run a trial any more; None while one can, and for a run of one process."""
+        """Why no worker can run another trial; None while one can, and for a run of one process."""
         return self._workers.crew.failure if self._workers is not None else None
 
     async def _ask_rest(self, builder: Builder, interrupts: Stops) -> None:

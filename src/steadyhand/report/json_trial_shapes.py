@@ -201,7 +201,7 @@ class JsonPhase(Record):
 
 
 class JsonAttempt(Record):
-    """One attempt at a model call. Times count from when the call entered our queue; null if never reached."""
+    """One attempt at a model call. Times count from when the call was queued; null if never reached."""
 
     started_ms: Annotated[float, doc("When the attempt started.")]
     connected_ms: Annotated[float | None, doc("When the connection was open.")]
@@ -234,9 +234,9 @@ class JsonCall(Record):
     at_ms: Annotated[float, doc("When the call was made, since the start of the trial.")]
     step: _StepIfAny
     turn: _TurnIfAny
-    queued_ms: Annotated[float, doc("Time in our queue; never part of a latency.")]
+    queued_ms: Annotated[float, doc("Time in Steadyhand's queue; never part of a latency.")]
     attempts: Annotated[tuple[JsonAttempt, ...], doc("The attempts, in order.")]
-    loop_lag_ms: Annotated[float, doc("How far our own event loop lagged during the call.")]
+    loop_lag_ms: Annotated[float, doc("How far Steadyhand's own event loop lagged during the call.")]
     latency_ms: Annotated[float | None, doc("Request sent to last byte of the one successful attempt.")]
     first_token_ms: Annotated[float | None, doc("Request sent to first token.")]
     chunks: Annotated[
@@ -289,7 +289,7 @@ class JsonIncident(Record):
     model: Annotated[str, doc("The model that was called.")]
     purpose: Annotated[Purpose, doc("Who called it.")]
     reason: Annotated[str, doc("Why it happened.")]
-    ms: Annotated[float, doc("The back-off, the wait, or how long our event loop was stuck.")]
+    ms: Annotated[float, doc("The back-off, the wait, or how long Steadyhand's event loop was stuck.")]
 
 
 class JsonTokenUsage(Record):

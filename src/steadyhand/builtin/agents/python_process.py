@@ -431,7 +431,7 @@ class ProcessAgent:
 
 
 def _looked_at(call: asyncio.Future[Any]) -> None:
-    """Silence asyncio's warning about an exception that nobody waits for any more."""
+    """Silence asyncio's warning about an exception that nobody is waiting for."""
     if not call.cancelled():
         call.exception()
 

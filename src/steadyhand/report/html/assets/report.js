@@ -3,7 +3,7 @@
   const root = document.documentElement;
   const $$ = (selector, within = document) => [...within.querySelectorAll(selector)];
 
-  // Charts. Colours are custom properties, so that a change of theme needs no new drawing.
+  // Charts. Colours are custom properties, so that a change of theme needs no redrawing.
   const TIERS = ["target", "acceptable", "critical"];
   const TIER_FILL = {
     target: "var(--ok-solid)", acceptable: "var(--warn-solid)", critical: "var(--hot-solid)", exceeded: "var(--bad-solid)",
