@@ -252,7 +252,8 @@ def _negative(value: float | None) -> float | None:
 def cliff_edges(
     targets: Sequence[ComparedTarget], *, max_time_saved: float = 0.2, min_safety_lost: float = 0.05
 ) -> list[Cliff]:
-    """Steps along the front of safety against latency that save at most one share of time and lose that much safety.
+    """Steps along the front of safety against latency that save at most `max_time_saved` and lose at least
+    `min_safety_lost`.
 
     Targets without a safety or a latency are left out.
     """

@@ -370,7 +370,7 @@ def _chance_of_mean_below(values: Sequence[float], t: float) -> float:
 
 
 def _lower_mean(counts: Counter[float], tail: float) -> float:
-    """The mean that is exceeded but for the chance `tail`, to 1e-7, by regula falsi with Illinois's halving."""
+    """The mean that is exceeded except with the chance `tail`, to 1e-7, by regula falsi with Illinois's halving."""
     if counts.keys() == {0.0}:
         return 0.0
     atoms = counts + Counter({0.0: 1})
