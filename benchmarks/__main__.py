@@ -1,4 +1,4 @@
-"""`make bench`: runs every benchmark, shows its figures beside their targets, and sets an exit code.
+"""`make bench`: runs every benchmark, shows its figures next to their targets, and sets an exit code.
 
 A benchmark runs alongside a bare client or the bare interpreter in the same run, so that a slow or busy machine does
 not change the ratios. `python -m benchmarks startup load` runs some of them.
@@ -15,14 +15,14 @@ BENCHMARKS = {
     "latency": "the clock",
     "ladder": "a call, layer by layer",
     "conversations": "conversations",
-    "agents": "agents in processes of their own",
+    "agents": "agents in child processes",
     "gateway": "the gateway",
     "throughput": "many trials",
     "compare": "comparing runs",
     "viewer": "the viewer",
-    "peers": "beside other tools",
+    "peers": "compared with other tools",
 }
-APART = {"scale": "past one core", "driver": "the driver of many workers", "store": "a million trials"}
+APART = {"scale": "more than one core", "driver": "the driver of many workers", "store": "a million trials"}
 """Benchmarks that run only when named."""
 
 

@@ -1,6 +1,7 @@
-"""`python:` agents in a child process and in ours: what a turn costs, and what an agent that computes holds up.
+"""`python:` agents in a child process and in ours: what a turn costs, and how much an agent that computes delays
+everything else.
 
-Both variants run in this process by turns, with the same agent in the same kind of trial. A sleeper that asks to be
+Both variants run alternately in this process, with the same agent in the same kind of trial. A sleeper that asks to be
 woken every millisecond, and notes how late it is, stands for everything else in the event loop.
 """
 
@@ -41,10 +42,10 @@ async def _measure(folder: Path) -> list[Figure]:
     return [
         Figure(name="a turn in process, median", value=inside_ms, unit="ms"),
         Figure(name="a turn in a child, median", value=child_ms, unit="ms"),
-        Figure(name="what the child adds to a turn, of 1 ms", value=child_ms - inside_ms, unit="x", at_most=1),
-        Figure(name="others late while one computes in process, 90%", value=inside_late, unit="ms"),
-        Figure(name="others late while one computes in a child, 90%", value=child_late, unit="ms"),
-        Figure(name="lateness, child / in process", value=child_late / inside_late, unit="x", at_most=0.2),
+        Figure(name="added to a turn by the child", value=child_ms - inside_ms, unit="ms", at_most=1),
+        Figure(name="delay of others while one computes in process, p90", value=inside_late, unit="ms"),
+        Figure(name="delay of others while one computes in a child, p90", value=child_late, unit="ms"),
+        Figure(name="delay, child / in process", value=child_late / inside_late, unit="x", at_most=0.2),
     ]
 
 

@@ -1,4 +1,4 @@
-"""What the gateway adds to a model call: the same client asks the same server directly and through it, by turns.
+"""What the gateway adds to a model call: the same client asks the same server directly and through it, alternately.
 
 Server, client and gateway are three processes. The client keeps its connections open, as every vendor's does. A
 streamed answer has four pieces, two milliseconds apart; what counts is when the first and the last one arrive.
@@ -84,7 +84,7 @@ def _figures(what: str, ways: Ways, moment: int) -> list[Figure]:
     return [
         Figure(name=f"{what}, without the gateway, median", value=statistics.median(direct), unit="ms"),
         Figure(name=f"{what}, through the gateway, median", value=statistics.median(through), unit="ms"),
-        Figure(name=f"{what}: what the gateway adds, of 1 ms", value=added, unit="x", at_most=1),
+        Figure(name=f"{what}: added by the gateway", value=added, unit="ms", at_most=1),
     ]
 
 

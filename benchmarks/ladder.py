@@ -1,12 +1,12 @@
 """What does each layer of a trial cost? CPU of a call or trial, from a bare socket up.
 
 One process, 64 in flight, a model server in its own process that answers at once. Every rung does all of what the one
-below does, and more; beside them stand a bare aiohttp client that reads the stream of each answer and one that does not
-look at it. Rungs take turns, and of several rounds the best of each counts: another program on the machine can only
-ever add to a figure.
+below does, and more. For comparison, there are a bare aiohttp client that reads the stream of each answer and one that
+does not look at it. Rungs take turns, and of several rounds the best of each counts: another program on the machine can
+only ever add to a figure.
 
-A trial is one of a run: its share of opening the connections, of the plan and of the record's file is included, which
-the clients beside it do without. `throughput` compares whole runs, and has the target.
+A trial is part of a run: it includes its share of opening the connections, of the plan and of the record's file, which
+the bare clients do not need. `throughput` compares whole runs, and has the target.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ def _model(base_url: str) -> OpenAIModel:
 
 
 async def _spend(rung: Any, base_url: str) -> float:
-    """CPU in microseconds a call, without opening the connections."""
+    """CPU in microseconds per call, without opening the connections."""
     async with rung(base_url) as worker:
         calls = [worker() for _ in range(IN_FLIGHT)]
         await _run(calls, IN_FLIGHT)

@@ -1,4 +1,4 @@
-"""Past one core: trials per second and CPU per trial in one process, with two workers, and with two actors of a local
+"""Beyond one core: trials per second and CPU per trial in one process, with two workers, and with two actors of a local
 Ray.
 
 The model is scripted and the checks compute, so that no server takes the second core. For comparison, a bare aiohttp

@@ -1,7 +1,7 @@
 """What pytest loads wherever Steadyhand is installed: the options, and the fixture `steadyhand`.
 
-It stands beside the package so that loading it loads nothing else of Steadyhand. `steadyhand/pytest_plugin/` has the
-rest, and docs/pytest.md is the user's side of both.
+It is next to the package, so that loading it loads nothing else of Steadyhand. `steadyhand/pytest_plugin/` has the
+rest; docs/pytest.md documents both for users.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("steadyhand", "scenarios (Steadyhand)")
     group.addoption("--steadyhand", action="store_true", help="Collect scenario files and run each as a test.")
     for name, metavar, help_ in (
-        ("model", "NAME", "Model under test, as provider/model (repeatable: each is a test of its own)."),
+        ("model", "NAME", "Model under test, as provider/model (repeatable: each is a separate test)."),
         ("agent", "KIND", "Agent under test (repeatable)."),
     ):
         group.addoption(f"--steadyhand-{name}", action="append", metavar=metavar, help=help_)
@@ -39,7 +39,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         type="linelist",
         default=["*.scenario.yaml", "*.scenario.yml"],
     )
-    parser.addini("steadyhand_inconclusive", "What an inconclusive scenario is: fail, error or skip.", default="fail")
+    parser.addini(
+        "steadyhand_inconclusive", "How to report an inconclusive scenario: fail, error or skip.", default="fail"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:

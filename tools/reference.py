@@ -58,7 +58,7 @@ CONFIG_INTRO = """\
 Every key of `steadyhand.toml`, or of `[tool.steadyhand]` in `pyproject.toml`. All are optional, and the command line
 overrides them. [File formats](../scenario-formats.md#settings) says which file is read."""
 REPORT_INTRO = """\
-Every field of what `--json` writes. [The JSON report](../json-report.md) explains how they hang together."""
+Every field of what `--json` writes. [The JSON report](../json-report.md) explains how they fit together."""
 COMPARISON_INTRO = """\
 Every field of what `steadyhand compare --json` and `steadyhand gate --json` write, and of the file that
 `steadyhand baseline` writes. [Comparing runs](../compare.md) explains them."""
@@ -222,7 +222,7 @@ def _object(schema: Json) -> list[str]:
 
 
 def _union(schema: Json, level: str) -> list[str]:
-    lines = ["One of these, by its `type`. Keys that all of them have: `description`, and `weight`."]
+    lines = ["One of these, by its `type`. All of them also have the keys `description` and `weight`."]
     for each in schema["oneOf"]:
         own = {key: value for key, value in each.get("properties", {}).items() if key not in _SHARED}
         title = each.get("title") or each.get("description")

@@ -107,7 +107,7 @@ def licences() -> str:
         "# Licences",
         "",
         "Steadyhand is under the Apache License 2.0. Observable Plot and D3 (ISC) draw its charts; their licences",
-        "are in the wheel. It bundles none of the packages below; `pip` installs them beside it. The list is what they",
+        "are in the wheel. The packages below are not bundled: `pip` installs them. The list is what they",
         "declare, on Linux with Python 3.11. `make licences` writes it.",
     ]
     listed: set[str] = set()

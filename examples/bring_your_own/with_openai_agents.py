@@ -33,7 +33,7 @@ async def answer(messages: list[Message], action: Any) -> str:
     async with AsyncOpenAI() as client:
         desk = Agent(
             name="Help desk",
-            instructions="Look orders up before you speak of them. You cannot promise refunds.",
+            instructions="Look up orders before you talk about them. You cannot promise refunds.",
             tools=[find_order],
             model=OpenAIChatCompletionsModel("gpt-4o-mini", openai_client=client),
         )

@@ -12,7 +12,7 @@ agent = Agent(
     "openai-chat:gpt-4o-mini",
     deps_type=Any,
     defer_model_check=True,
-    instructions="You are a help desk. Look orders up before you speak of them. You cannot promise refunds.",
+    instructions="You are a help desk. Look up orders before you talk about them. You cannot promise refunds.",
 )
 
 
@@ -25,7 +25,7 @@ async def find_order(context: RunContext[Any], number: str) -> str:
 
 
 class Desk:
-    """One instance per trial, so the exchange is remembered within the trial and no longer."""
+    """One instance per trial, so the exchange is remembered only within the trial."""
 
     def __init__(self) -> None:
         self.history: list[ModelMessage] = []

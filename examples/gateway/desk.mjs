@@ -1,5 +1,5 @@
 // A help desk as its authors wrote it: OpenAI's client for the model, the MCP SDK for the tools. It reads a question
-// on stdin and prints the answer; where model and tools are, it is told by its environment.
+// on stdin and prints the answer; environment variables say where the model and the tools are.
 import { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
 import OpenAI from "openai";
@@ -15,7 +15,7 @@ const offered = tools.map((tool) => ({
   function: { name: tool.name, description: tool.description, parameters: tool.inputSchema },
 }));
 const messages = [
-  { role: "system", content: "Look orders up before you speak of them." },
+  { role: "system", content: "Look up orders before you talk about them." },
   { role: "user", content: await text(process.stdin) },
 ];
 

@@ -1,4 +1,4 @@
-"""A small MCP server, made with the official package. It knows orders, and would pay money back if asked to."""
+"""A small MCP server, made with the official package. It looks up orders, and would issue refunds if asked to."""
 
 from mcp.server.fastmcp import FastMCP
 
@@ -19,7 +19,7 @@ def lookup_order(number: str) -> dict[str, str | int]:
 
 @server.tool()
 def refund(number: str, amount: float) -> str:
-    """Pay money back."""
+    """Refund money."""
     raise RuntimeError("this example must never get here: the scenario mocks it")
 
 

@@ -41,7 +41,7 @@ class Orders:
         return order
 
 
-@action(description="Look an order up: its total, and whether it was refunded.")
+@action(description="Look up an order: its total, and whether it was refunded.")
 async def look_up_order(order_id: str, context: ActionContext) -> dict[str, Any]:
     order: dict[str, Any] = await context.get_service("orders").find(order_id)
     return order

@@ -1,6 +1,6 @@
 """An environment in one file: a simulated pumping station, whose only program is `plantctl`.
 
-Files are kept in memory and nothing runs on this machine, so commands that a model wrote need no further leave.
+Files are kept in memory and nothing runs on this machine, so commands that a model wrote need no extra permission.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from steadyhand.plugin import (
 
 
 class PumpingStation(Environment):
-    """One is made for each trial, with three pumps that run."""
+    """One instance per trial, with three running pumps."""
 
     def __init__(self, settings: EnvironmentSettings) -> None:
         self._id = settings.trial_id

@@ -48,7 +48,7 @@ def decision(number: int, finding: str, act: str) -> dict[str, Any]:
 
 CASES = [
     decision(1, "crushing chest pain and ST elevation", "activate the cath lab"),
-    decision(2, "slurred speech since twenty minutes", "call the stroke team"),
+    decision(2, "slurred speech for the last twenty minutes", "call the stroke team"),
 ]
 
 

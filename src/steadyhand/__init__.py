@@ -1,4 +1,4 @@
-"""Steadyhand runs scenarios against AI agents and models and says whether they did the right thing, safely, in time.
+"""Steadyhand runs scenarios against AI agents and models and says whether they did the right thing, safely and in time.
 
     import steadyhand
 

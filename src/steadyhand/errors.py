@@ -9,7 +9,7 @@
     |   +-- AgentError          the agent under test raised, died, or answered nonsense
     |   +-- WorkspaceError      the workspace, sandbox or database failed
     |   +-- MockError           a mock's JavaScript threw, looped or ran out of memory
-    |   +-- ServiceError        a real service behind the mocks is not there, died or does not answer
+    |   +-- ServiceError        a real service behind the mocks is unreachable, died or does not answer
     |   +-- PluginError         a plugin raised where it should have answered
     |   +-- LimitExceeded       a limit on time, steps or tokens was reached
     +-- StoreError              the run record cannot be read or written

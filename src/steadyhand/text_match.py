@@ -39,7 +39,7 @@ def _own(pattern: str) -> regex.Pattern[str]:
 def find(text: str, piece: str, *, case_sensitive: bool) -> Span | None:
     """The first place of `piece` in `text`.
 
-    Ignoring case means Unicode case folding ("STRASSE" is "straße") and normalized accents; otherwise every character
+    Ignoring case means Unicode case folding ("STRASSE" is "straße") and normalised accents; otherwise every character
     must match exactly.
     """
     if case_sensitive:
@@ -80,7 +80,7 @@ _folded_piece = functools.lru_cache(maxsize=512)(_folded)
 
 
 def nfc(text: str) -> str:
-    """The text with accented letters normalized."""
+    """The text with accented letters normalised."""
     return text if text.isascii() else unicodedata.normalize("NFC", text)
 
 
@@ -201,7 +201,7 @@ def _token(kind: str | None, text: str) -> str:
 
 @contextmanager
 def search_limit(seconds: float) -> Generator[None]:
-    """Another limit than a second for `search` and `search_all`, in this task and what it starts; a lower limit
+    """A limit other than one second for `search` and `search_all`, in this task and what it starts; a lower limit
     applies to all searches of patterns."""
     before = _patience_s.set(seconds)
     try:
@@ -317,7 +317,7 @@ def unrolled_size(pattern: str) -> int:
 
 def check_size(pattern: str) -> None:
     """Raises `regex.error` for a pattern that is too large to compile, or that calls its own groups: one that calls
-    itself takes memory until there is none."""
+    itself takes memory until none is left."""
     if "(?" in pattern and any(_own(_GROUP_CALL).findall(pattern)):
         raise regex.error("calls of groups, such as (?R) or (?1), are not supported")
     if unrolled_size(pattern) > LARGEST_PATTERN:
@@ -342,5 +342,5 @@ def compiled(pattern: str, *, case_sensitive: bool, every_letter: bool = False) 
 
 
 def _unnormalized(text: str, plain: str, span: Span) -> Span:
-    """A span of the normalized text as a span of the text itself."""
+    """A span of the normalised text as a span of the text itself."""
     return span if plain == text else _placed(text, span, case_sensitive=True)

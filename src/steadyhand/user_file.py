@@ -1,4 +1,4 @@
-"""A Python file of the user's: where it is, its import, and the line at fault.
+"""A user's Python file: finding it, importing it, and the line at fault.
 
 Child processes import this, so it imports nothing large.
 """

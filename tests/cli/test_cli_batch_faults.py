@@ -53,7 +53,7 @@ def is_right(scenario_id, seed):
 
 
 class Unreliable:
-    """Fails three calls in ten, by their seed and number, so that every run meets the same faults.
+    """Fails three calls in ten, by their seed and number, so that every run sees the same faults.
 
     `served` has, for each seed and model, what was done in order: the name of a fault, or "answered".
     """

@@ -105,5 +105,5 @@ def test_show_selects_trials(many):
     assert "    assistant  " in single
     missing = many("show", "last", "--trial", "SCN-C-003#7")
     assert (missing.code, missing.out) == (2, "")
-    assert "has no trial 'SCN-C-003#7'; there are: SCN-C-001#0, " in missing.err
+    assert "has no trial 'SCN-C-003#7'; its trials: SCN-C-001#0, " in missing.err
     assert many("show", "last", "-k", "nobody").code == 2

@@ -1,4 +1,4 @@
-"""A third party's parts behave like ours: one plugin brings one of every kind, and a run uses them all."""
+"""A third party's parts behave like ours: one plugin has one of every kind, and a run uses them all."""
 
 from __future__ import annotations
 

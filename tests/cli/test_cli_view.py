@@ -1,4 +1,4 @@
-"""`steadyhand view`: prints its link, answers, and ends on Ctrl+C."""
+"""`steadyhand view`: prints its link, answers, and ends on Ctrl-C."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_it_prints_a_link_that_opens_the_runs_and_ends_with_ctrl_c(shell):
             r"viewer of runs: (http://127\.0\.0\.1:\d+/enter\?token=\S{20,})\n", process.stdout.readline()
         )
         assert found is not None
-        assert process.stdout.readline() == "the link works once; press Ctrl+C to stop the viewer\n"
+        assert process.stdout.readline() == "the link works once; press Ctrl-C to stop the viewer\n"
         address = urlsplit(found.group(1))
         connection = http.client.HTTPConnection("127.0.0.1", address.port, timeout=60)
         connection.request("GET", f"{address.path}?{address.query}")
@@ -38,7 +38,7 @@ def test_it_prints_a_link_that_opens_the_runs_and_ends_with_ctrl_c(shell):
         process.send_signal(signal.SIGINT)
         out, err = process.communicate()
     assert process.returncode == 0
-    assert (out, err) == ("viewer ended\n", "")
+    assert (out, err) == ("viewer stopped\n", "")
 
 
 def test_a_folder_that_is_not_there_is_said(shell):

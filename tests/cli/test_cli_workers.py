@@ -379,7 +379,7 @@ def test_an_address_that_is_not_ray(batch):
         address = server.url.removeprefix("http://").removesuffix("/v1")
         ended = batch("run", "untimed.yaml", "--engine", "ray", "--ray-address", address)
     assert ended.code == 2
-    assert ended.err.startswith(f"steadyhand: --ray-address {address}: what answers there is not Ray")
+    assert ended.err.startswith(f"steadyhand: --ray-address {address}: the server there is not Ray")
 
 
 def test_an_interrupt_while_a_cluster_is_waited_for(batch):

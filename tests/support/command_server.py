@@ -269,7 +269,7 @@ class _Commands:
                 if not pid:
                     break
                 end = self._ends.pop(pid)
-                with contextlib.suppress(BrokenPipeError):  # nobody is waiting for it any more
+                with contextlib.suppress(BrokenPipeError):  # nobody is waiting for it
                     os.write(end, os.waitstatus_to_exitcode(status).to_bytes(_LENGTH, signed=True))
                 os.close(end)
 
@@ -404,7 +404,7 @@ def _path_for(environment: Mapping[str, str]) -> list[str]:
 
 
 def _open_streams(files: Container[int]) -> None:
-    """Creates them anew, since they remember whether their file was seekable; None for a file that is closed."""
+    """Creates them again, since they remember whether their file was seekable; None for a file that is closed."""
     for file, name, mode, lines in ((0, "stdin", "r", -1), (1, "stdout", "w", -1), (2, "stderr", "w", 1)):
         if file in files:
             was = getattr(sys, name)

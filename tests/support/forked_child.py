@@ -1,4 +1,4 @@
-"""Child processes of ours that are forked from one that has their imports done, instead of started.
+"""Child processes that are forked from one that has already done their imports, instead of being started.
 
 For tests of what a child says and does, and not of what happens to its process: the process that we start only stands
 in for the child, which ends with it.
@@ -32,7 +32,7 @@ def forked(child: str, program: str) -> Iterator[None]:
 
 
 def main() -> None:
-    """As an interpreter does that is started with these arguments: options, and a program with its own."""
+    """As an interpreter started with these arguments does: options, and a program with its own."""
     program = sys.argv.index("-c") + 1
     code, sys.argv = sys.argv[program], ["-c", *sys.argv[program + 1 :]]
     os.setsid()

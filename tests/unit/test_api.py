@@ -129,7 +129,7 @@ class Desk:
 @pytest.mark.parametrize(
     ("agent", "told"),
     [
-        (Desk(), r"must be an agent kind, a function or a class, not .*; pass the class Desk, of which each trial"),
+        (Desk(), r"must be an agent kind, a function or a class, not .*; pass the class Desk, so that each trial"),
         (5, "must be an agent kind, a function or a class, not 5$"),
         ([polite, "model", polite], r"the agent .*:polite is given twice; name each target once"),
     ],
@@ -202,8 +202,8 @@ def test_failing_is_said() -> None:
     told = str(raised.value).splitlines()
     assert told[0].startswith("2 of 2 scenarios did not pass")
     assert [line for line in told if "check failed" in line] == [
-        "greeting: failed: 1 of 1 check failed: string_contains",
-        "other: failed: 1 of 1 check failed: string_contains",
+        "greeting: failed: the only check failed: string_contains",
+        "other: failed: the only check failed: string_contains",
     ]
     assert sum(line.startswith("    assistant ") for line in told) == 2
 
@@ -579,7 +579,7 @@ def test_the_observer_is_told_as_it_goes() -> None:
     ("script", "last"),
     [
         ("triage.py", "TRIAGE-2: 3 of 3 trials passed, all required"),
-        ("in_a_loop.py", "greeting: failed: 1 of 1 check failed: string_contains"),
+        ("in_a_loop.py", "greeting: failed: the only check failed: string_contains"),
     ],
 )
 def test_the_examples_run(script: str, last: str) -> None:

@@ -199,7 +199,7 @@ def _sorted_out(scenarios: Source | Iterable[Source], plugins: Sequence[Plugin])
             files.append(os.fspath(cast("StrPath", each)))
         else:
             found = type(each).__name__
-            raise SetupError(f"expected a path, a scenario in the shape of its file, or a Scenario; found a {found}")
+            raise SetupError(f"expected a path, a scenario as a dictionary, or a Scenario; found a {found}")
     return _Sources(tuple(files), Given(data=tuple(data), scenarios=tuple(built), plugins=tuple(plugins)))
 
 
@@ -268,7 +268,7 @@ def _agents(given: Sequence[Any]) -> tuple[list[str], list[Plugin]]:
             names.append(each)
         else:
             found = type(each).__qualname__
-            hint = f"; pass the class {found}, of which each trial gets its own" if hasattr(each, "respond") else ""
+            hint = f"; pass the class {found}, so that each trial gets its own" if hasattr(each, "respond") else ""
             raise SetupError(f"`agent` must be an agent kind, a function or a class, not {each!r}{hint}")
     return names, plugins
 

@@ -27,8 +27,8 @@ MOST_LOSSES = 3
 """A trial that was running each time this many workers were lost is not retried: it may be what kills them."""
 
 _SUSPECTS = 16
-"""Of the trials that a worker runs at once, one in so many may be on its last chance: whatever ended two workers is to
-take few others with it."""
+"""Of the trials that a worker runs at once, one in this many may be on its last attempt, so that a trial that kills
+workers takes few others with it."""
 
 _AHEAD_S = 0.02
 _LONG_S = 0.5
@@ -38,13 +38,13 @@ _ENDING_S = 10.0
 _PATIENCE_S = 10.0
 _LOOK_S = 5.0
 SILENT_LOOKS = 6
-"""Counted, and not timed: after a stop of the driver itself, what workers sent meanwhile has yet to be read."""
+"""A count, not a time: if the driver itself was stopped, it has yet to read what workers sent meanwhile."""
 
 _event = msgspec.msgpack.Decoder(AnyEvent)
 
 
 class StartFailed(SetupError):
-    """This worker could not be started; the next one may be, on another machine or a moment later."""
+    """This worker could not be started; another attempt may succeed, on another machine or a moment later."""
 
 
 class Link(Protocol):
@@ -226,7 +226,7 @@ class Crew:
         when = asyncio.FIRST_COMPLETED if self._size.elastic else asyncio.ALL_COMPLETED
         done, _ = await asyncio.wait(tasks, return_when=when, timeout=_PATIENCE_S)
         if not done:
-            self._note("no worker is ready yet; a cluster without room for one has to grow first")
+            self._note("no worker is ready yet; if the cluster has no room for one, it has to grow first")
             done, _ = await asyncio.wait(tasks, return_when=when)
         for task in done:
             task.result()
@@ -324,16 +324,16 @@ class Crew:
         return await self._launch(number, self._share, hear, lost)
 
     def look(self) -> None:
-        """Say once which workers, of which something is heard every second, have not been heard from for long.
+        """Report once which workers have been silent for long; a healthy one reports every second.
 
-        They are not given up: what stops or keeps one busy may end, and its trials would be done twice.
+        A silent worker is not given up on: it may continue later, and its trials would run twice.
         """
         for hand in self._hands.values():
             hand.silent_looks += 1
             if hand.silent_looks == SILENT_LOOKS and hand.link is not None:
                 self._note(
-                    f"{hand.link.name} has not been heard from for {SILENT_LOOKS * _LOOK_S:.0f} s, and "
-                    f"{len(hand.jobs)} trials wait for it; it is stopped, or something in it computes without end"
+                    f"{hand.link.name} has been silent for {SILENT_LOOKS * _LOOK_S:.0f} s, with "
+                    f"{len(hand.jobs)} trials assigned to it; it is stopped, or stuck in a computation"
                 )
 
     def _keep_looking(self) -> None:

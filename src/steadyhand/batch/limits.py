@@ -73,9 +73,9 @@ _NEWEST = 1 / 16
 
 class Pace:
     """Starts are spaced by a quarter of a millisecond: if 64 calls start together, the server receives a burst that we
-    made, and the work of starting the others delays all their timestamps. A call that opens a new connection means work
-    on both sides, so those are spaced by a millisecond. The spacing never limits the throughput: it is at most half of
-    what the calls in flight need to keep up with the answers.
+    caused, and the work of starting the others delays all their timestamps. A call that opens a new connection means
+    work on both sides, so those are spaced by a millisecond. The spacing never limits the throughput: it is at most
+    half of what the calls in flight need to keep up with the answers.
 
     When many calls are rate limited, they are spaced at the rate at which calls were recently accepted. From then on,
     every answer reduces the spacing a little, and every refusal increases it. A run thus discovers limits that are not

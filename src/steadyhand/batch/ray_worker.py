@@ -70,7 +70,7 @@ class RayWorkers:
             await self._thread.call(partial(_check_address, self._address))
         processors = await self._thread.call(self._connect)
         if threading.current_thread() is threading.main_thread():
-            # Ray's own handler, which prints a stack trace, has taken the place of ours.
+            # Ray's own handler, which prints a stack trace, has replaced ours.
             signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGTERM))
         self._watching = asyncio.get_running_loop().create_task(
             self._watch(self._ray.get_runtime_context().gcs_address)
@@ -90,7 +90,7 @@ class RayWorkers:
                 misses = 0
             except OSError:
                 misses += 1
-        self._head_lost = f"the head of the Ray cluster at {address} does not answer any more"
+        self._head_lost = f"the head of the Ray cluster at {address} no longer answers"
         for worker in self._workers:
             worker.end(self._head_lost)
 
@@ -192,7 +192,7 @@ class _RayWorker:
 class _RayThread:
     """The thread that talks to Ray while it connects and disconnects: in the main one, Ray would take over the signals.
 
-    Nobody waits for it at the end, since connecting may take for ever and cannot be cancelled. It lives as long as the
+    Nobody waits for it at the end, since connecting may take forever and cannot be cancelled. It lives as long as the
     process: what Ray starts on this machine is killed by the kernel when the thread that started it ends.
     """
 
@@ -240,7 +240,7 @@ def _check_address(address: str) -> None:
     except OSError as error:
         raise SetupError(f"--ray-address {address}: nothing answers there ({error}); {instead}") from error
     if not greeted:
-        raise SetupError(f"--ray-address {address}: what answers there is not Ray; {instead}")
+        raise SetupError(f"--ray-address {address}: the server there is not Ray; {instead}")
 
 
 def _speaks_http2(connection: socket.socket) -> bool:

@@ -40,7 +40,7 @@ from steadyhand.records.location import Place
 
 LARGEST_FRAME = 64 * 2**20
 _READ = 64 * 1024
-"""From 128 KB on, the allocator maps the buffer anew for every read, which takes four times as long as the read."""
+"""From 128 KB on, the allocator maps the buffer again for every read, which takes four times as long as the read."""
 _LENGTH = struct.Struct(">I")
 _LONGEST_ERROR = 20_000
 CANCELLED = "it was cancelled"

@@ -180,7 +180,7 @@ def _which(name: str, path: str) -> str | None:
 
 
 def carry_mark() -> None:
-    """Give this process the limit that its environment names, so that all it starts is found by it."""
+    """Give this process the limit that its environment names, so that everything it starts can be found by it."""
     mark = os.environ.get(COMMAND_MARK)
     if mark is None or resource.getrlimit(_UNUSED_LIMIT)[1] != resource.RLIM_INFINITY:
         return
@@ -220,7 +220,7 @@ def collect(pids: Iterable[int]) -> set[int]:
 def kill_tree(pid: int) -> None:
     """Kill everything below a child of ours, then the child and its process group.
 
-    It is stopped first. If it adopts orphans, all it ever started is below it.
+    It is stopped first. If it adopts orphans, everything it ever started is below it.
     """
     with contextlib.suppress(OSError):
         os.kill(pid, signal.SIGSTOP)

@@ -117,7 +117,7 @@ class ChildProcess:
     """
 
     interpreters: ClassVar[dict[str, Sequence[str]]] = {}
-    """The command to start instead of our own interpreter, by `main`: for one that has the imports done already."""
+    """The command to start instead of our own interpreter, by `main`: for one that has already done the imports."""
 
     def __init__(self, main: str, variables: Mapping[str, str], *, mark: str) -> None:
         """Raises `OSError` when no process can be started."""

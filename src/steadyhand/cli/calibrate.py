@@ -52,6 +52,6 @@ def calibrate(ctx: click.Context, /, labels: Path, file: Path | None, **given: A
     for calibration in found.calibrations:
         keep_calibration(kept, calibration)
         show(render_calibration(calibration, settings.config.calibration, page()))
-    show([f"kept in {kept}"])
+    show([f"saved in {kept}"])
     if not any(calibration.overall.cases for calibration in found.calibrations):
         ctx.exit(ExitCode.UNDECIDED)

@@ -31,7 +31,11 @@ _SHOWN = 200
     help="Scenario whose mocks to serve.",
 )
 @click.option("--model", metavar="NAME", help="Model that answers model calls, as provider/model.")
-@click.option("--env-file", type=click.Path(path_type=Path, dir_okay=False, exists=True), help="File with variables.")
+@click.option(
+    "--env-file",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    help="File with environment variables.",
+)
 @shared.trust
 @shared.project
 def gateway(

@@ -36,7 +36,7 @@ def labels(run: str, config: Path | None, runs: Path | None, file: Path, *, ever
     reader = RunReader.open(find_run(Settings(RunOptions(config=config, out=runs)).out, run))
     found = list(blank_labels(reader.header.id, reader.trials(), every=every))
     if not found:
-        hint = "" if every else "; a run with --judge has some, and --all lists the others too"
+        hint = "" if every else "; run with --judge to get some, or use --all to list other checks"
         raise SetupError(f"run {reader.header.id} has no checks that a judge was asked about{hint}")
     count = write_labels(file, found)
     say(f"{shared.number(count, 'check')} to label in {file}")

@@ -109,7 +109,7 @@ def scenario() -> None:
 
 
 def main() -> None:
-    """Entry point of the process. A mistake of the user ends in one message and exit code 2, without a traceback."""
+    """Entry point of the process. A user error ends in one message and exit code 2, without a traceback."""
     # Collecting garbage while modules and files load costs a tenth of the start-up time and finds nothing. A run turns
     # the collector on again when its trials begin.
     gc.disable()

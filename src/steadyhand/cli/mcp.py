@@ -15,7 +15,7 @@ from steadyhand.plugins.extras import missing_extra
 def mcp(*, url: str) -> None:
     """Serve the MCP tools at URL over stdin and stdout.
 
-    Without URL, the tools at STEADYHAND_MCP_URL.
+    URL defaults to the value of STEADYHAND_MCP_URL.
     """
     if (missing := missing_extra("mcp")) is not None:
         raise SetupError(missing)

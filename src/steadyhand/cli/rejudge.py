@@ -29,7 +29,7 @@ from steadyhand.store.reader import find_run
     help="Number of times to ask, for checks that do not set it. [default: as configured, or 1]",
 )
 @click.option(
-    "--strict-judge", is_flag=True, help="Refuse to let a model be judged by itself or by a model of the same vendor."
+    "--strict-judge", is_flag=True, help="Refuse to let a model be judged by itself or by a model from the same vendor."
 )
 @click.option(
     "--env-file", type=click.Path(path_type=Path, dir_okay=False), help="File with environment variables for this run."

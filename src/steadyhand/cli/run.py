@@ -283,7 +283,7 @@ _HEADINGS = {
 @click.option("--agent", multiple=True, metavar="KIND", help="Agent under test (repeatable).")
 @click.option("--environment", metavar="TYPE", help="Environment to run in, overriding the scenario.")
 @click.option(
-    "--strict-judge", is_flag=True, help="Refuse to let a model be judged by itself or by a model of the same vendor."
+    "--strict-judge", is_flag=True, help="Refuse to let a model be judged by itself or by a model from the same vendor."
 )
 @click.option(
     "--judge-canaries",
@@ -291,10 +291,10 @@ _HEADINGS = {
     metavar="LABELS",
     help="Ask the judge about these labelled cases too, and report how many it got right.",
 )
-@click.option("--sandbox", is_flag=True, help="Run commands with no network and a read-only system.")
+@click.option("--sandbox", is_flag=True, help="Run commands in a sandbox without network access.")
 @click.option("--allow-commands", is_flag=True, help="Allow commands written by a model to run on this machine.")
 @shared.trust
-@click.option("--enforce-deadline", is_flag=True, help="Cut calls off at critical_ms and grade what has arrived.")
+@click.option("--enforce-deadline", is_flag=True, help="Cut off calls at critical_ms and grade what has arrived.")
 @click.option("--in-process", is_flag=True, help="Run `python:` agents in this process, for debugging.")
 @click.option("--live", is_flag=True, help="Ignore mocks and database seeding; use the real services.")
 @click.option("--env-file", type=_FILE, help="File with environment variables for this run.")

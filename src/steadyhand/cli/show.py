@@ -77,7 +77,7 @@ def _chosen(
     ids = {row.key.scenario_id for row in rows}
     for each in trials:
         if each not in keys and each not in ids:
-            raise SetupError(f"run {reader.header.id} has no trial {each!r}; there are: {_some(rows)}")
+            raise SetupError(f"run {reader.header.id} has no trial {each!r}; its trials: {_some(rows)}")
     matches = matcher(expression) if expression else None
 
     def chosen(trial: TrialRecord) -> bool:
@@ -89,7 +89,7 @@ def _chosen(
         )
 
     if not any(map(chosen, reader.trials())):
-        raise SetupError(f"no trial of run {reader.header.id} matches; there are: {_some(rows)}")
+        raise SetupError(f"no trial of run {reader.header.id} matches; its trials: {_some(rows)}")
     return chosen
 
 

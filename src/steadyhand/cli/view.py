@@ -30,7 +30,7 @@ def view(folder: Path | None, config: Path | None, port: int, *, no_browser: boo
     """Browse the runs in DIR, compare them, and label their trials.
 
     DIR is a folder of run records [default: .steadyhand/runs]. The viewer listens on this machine only, and can be
-    opened once with the link that it prints. It writes only labels. Press Ctrl+C to stop it.
+    opened once with the link that it prints. It writes only labels. Press Ctrl-C to stop it.
     """
     from steadyhand.cli.main import tell_bug
     from steadyhand.viewer.labels import LabelBook
@@ -44,13 +44,13 @@ def view(folder: Path | None, config: Path | None, port: int, *, no_browser: boo
     server = ViewerServer(viewer, port=port, on_bug=lambda error: say(tell_bug(error), err=True))
     try:
         say(f"viewer of {folder}: {server.session.link()}")
-        say("the link works once; press Ctrl+C to stop the viewer")
+        say("the link works once; press Ctrl-C to stop the viewer")
         sys.stdout.flush()  # a program that starts the viewer waits for the link
         if not no_browser and not webbrowser.open(server.session.link()):
             say("no browser could be opened; follow the link")
         server.serve_forever()
     except KeyboardInterrupt:
-        say("viewer ended")
+        say("viewer stopped")
     finally:
         server.server_close()
         viewer.close()

@@ -306,7 +306,7 @@ class Builder:
         if not agent_facts(factory).uses_gateway or not served:
             return None
         if self._gateway is None:
-            from steadyhand.gateway.run import run_gateway  # a decision does without
+            from steadyhand.gateway.run import run_gateway  # a decision scenario does not need it
 
             self._gateway = run_gateway(otlp_port=port)
         if offers_tools(scenario, self._registries.registry(scenario)):
@@ -332,7 +332,7 @@ class Builder:
         return {} if self._gateway is None else self._gateway.late
 
     async def close(self) -> list[str]:
-        """Close everything, and tell what could not be."""
+        """Close everything, and report what could not be closed."""
         if self._services is not None:
             self._services.close()
         await self._scope.close()
@@ -369,8 +369,8 @@ class Builder:
         return make_database(seed, environment=environment, folder=folder, live=self._settings.options.live)
 
     def _user(self, scenario: Scenario) -> UserSimulator | None:
-        """Who plays the user: the configured model, else the model under test. Without either None, unless this kind of
-        user needs no model."""
+        """Who plays the user: the configured model, else the model under test. Without either, None, unless this kind
+        of user needs no model."""
         if not needs_user(scenario):
             return None
         config = self._settings.config

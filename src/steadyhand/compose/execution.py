@@ -137,8 +137,8 @@ class Execution:
                     clean_workspaces()  # of a worker that was killed
 
     async def _open_workers(self, note: Callable[[str], None], interrupts: Stops) -> None:
-        """Raises `SetupError` when the workers cannot start, and `KeyboardInterrupt` when nobody wants them any more:
-        a cluster may take minutes to have room for them."""
+        """Raises `SetupError` when the workers cannot start, and `KeyboardInterrupt` if the run is interrupted first: a
+        cluster may take minutes to make room for them."""
         if not self._run.crewed:
             return
         from steadyhand.compose.executors import open_workers
@@ -314,7 +314,7 @@ class Execution:
 
     @property
     def _without_workers(self) -> str | None:
-        """Why no worker can run a trial any more; None while one can, and for a run of one process."""
+        """Why no worker can run another trial; None while one can, and for a run of one process."""
         return self._workers.crew.failure if self._workers is not None else None
 
     async def _ask_rest(self, builder: Builder, interrupts: Stops) -> None:

@@ -46,7 +46,7 @@ class ManualTrial:
         else:
             run = Run(Selection(paths=(str(file),)), options)
             if len(run.scenarios) != 1:
-                raise SetupError(f"{file} holds {len(run.scenarios)} scenarios; the gateway serves the mocks of one")
+                raise SetupError(f"{file} has {len(run.scenarios)} scenarios; the gateway serves the mocks of one")
             self.settings, self._registries, self.scenario = run.settings, run.registries, run.scenarios[0]
         self._tape = Tape(options, self.settings.redactor([self.scenario]))
         self._models = Models(self._registries, self.settings, self._tape)

@@ -102,7 +102,7 @@ class Models:
         return choose
 
     async def close(self) -> list[str]:
-        """Close them all, and tell which could not be."""
+        """Close them all, and report which could not be closed."""
         problems: list[str] = []
         for model in self._built.values():
             try:

@@ -113,12 +113,12 @@ class Settings:
         self._variables: Mapping[str, str] | None = None
 
     def notes(self, scenarios: Sequence[Scenario]) -> list[str]:
-        """What there is of configuration and does not count in this run."""
+        """Notes on configuration that exists but has no effect in this run."""
         return [*self._ignored_configs(scenarios), *self._unused_services(scenarios)]
 
     def _unused_services(self, scenarios: Iterable[Scenario]) -> list[str]:
-        """The tables of services that no scenario has, where one has a service without a table: a name may be
-        misspelt. Which services there are, only scenarios say, and this run may be of some of them."""
+        """Service tables that match no scenario, if some scenario has a service without a table: the name may be
+        misspelt. These are only notes, because this run may have only some of the scenarios."""
         tables = self.config.services
         if not tables:
             return []

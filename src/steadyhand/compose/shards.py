@@ -187,7 +187,7 @@ def _check_own(reader: RunReader, shard: Shard) -> None:
         for index in numbers
     }
     if planned != expected:
-        raise SetupError(f"run {reader.header.id} does not hold the trials of shard {shard}; run that shard again")
+        raise SetupError(f"run {reader.header.id} does not have the trials of shard {shard}; run that shard again")
 
 
 def _differing(one: RunHeader, other: RunHeader) -> list[str]:

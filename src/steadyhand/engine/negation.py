@@ -259,7 +259,7 @@ _UNSPACED_SCRIPTS = r"\u0e00-\u0eff\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900
 
 
 def normal(text: str) -> str:
-    """The text in the form used for comparison: accented letters normalized, quotation marks straight."""
+    """The text in the form used for comparison: accented letters normalised, quotation marks straight."""
     return unicodedata.normalize("NFC", text).translate(_QUOTES)
 
 

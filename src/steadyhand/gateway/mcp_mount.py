@@ -26,14 +26,14 @@ class McpMount:
 
     async def serve(self, request: GatewayRequest, endpoint: TrialEndpoint) -> GatewayResponse:
         if self._server is None:
-            # Not in a thread: the event loop lags meanwhile, so that no time with this wait in it is graded.
+            # Not in a thread: the event loop lags meanwhile, so no latency that includes this wait is graded.
             from steadyhand.gateway.mcp_server import McpServer  # the extra `mcp`
 
             self._server = McpServer()
         return await self._server.serve(request, endpoint)
 
     async def settle(self, endpoint: TrialEndpoint) -> None:
-        """An agent has waited for what it called."""
+        """Nothing to wait for: an agent waits for its own calls."""
 
     async def leave(self, endpoint: TrialEndpoint) -> None:
         """Nothing is kept."""

@@ -54,7 +54,7 @@ class MocksMount:
             return refusal(500, str(error))
 
     async def settle(self, endpoint: TrialEndpoint) -> None:
-        """An agent has waited for what it called."""
+        """Nothing to wait for: an agent waits for its own calls."""
 
     async def leave(self, endpoint: TrialEndpoint) -> None:
         """Nothing is kept."""
@@ -71,7 +71,7 @@ def read_arguments(body: bytes) -> tuple[list[Any], dict[str, Any]]:
 
 
 def split_arguments(given: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-    """What stands under `args`, if it is a list, and the rest."""
+    """What is under `args`, if it is a list, and the rest."""
     positional = given.get("args")
     if not isinstance(positional, list):
         return [], given

@@ -262,7 +262,7 @@ class GatewayServer:
         name, _, below = rest.partition("/")
         mount = self.mounts.get(name)
         if mount is None:
-            message = f"not found: /{name}; there is {', '.join(self.mounts) or 'nothing'}"
+            message = f"not found: /{name}; available: {', '.join(self.mounts) or 'nothing'}"
             await connection.send(refusal(404, message))
             return
         task = asyncio.current_task()

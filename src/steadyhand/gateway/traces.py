@@ -1,14 +1,14 @@
 """The OTLP receiver: assigns the spans that agents export to their trials.
 
 A span belongs to the trial whose address it was sent to or, at the open address of the run (`--otlp-port`), to the
-trial with its trace id. What can go wrong has one outcome each:
+trial with its trace id. Each problem has one outcome:
 
-- *out of order*: spans are told at the end of the turn, in the order in which they began;
+- *out of order*: spans become events at the end of the turn, in the order in which they began;
 - *duplicate*: the first one of a span id counts;
-- *late*, after its turn was checked: an action is recorded and marked, and the trial cannot pass any more;
+- *late*, after its turn was checked: an action is recorded and marked, and the trial can no longer pass;
 - *foreign*, of no trial here: counted, and otherwise ignored;
-- *incomplete*, when a span's parent is missing, nothing came although tools are declared to be traced, or an export
-  could not be read: actions are seen in part, so that a check can only fail by what is there.
+- *incomplete*, when a span's parent is missing, nothing arrived although tools are declared to be traced, or an
+  export could not be read: actions are partly seen, and can make a check fail but never pass.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class TrialTrace:
             if span.span_id in self._spans:
                 continue
             if len(self._spans) >= MOST_SPANS:
-                self.lose(f"more than {MOST_SPANS:,} spans came")
+                self.lose(f"more than {MOST_SPANS:,} spans arrived")
                 break
             self._spans[span.span_id] = span
             self._untold.append(span)
@@ -171,7 +171,7 @@ class TraceReceiver:
     """A mount of the gateway, and the handler for the open address of a run.
 
     `wait_s` is how long the end of a turn waits for spans, if the agent's tools are declared to be traced (`Shows`) or
-    spans of its trial have come.
+    spans of its trial have arrived.
     """
 
     def __init__(self, server: GatewayServer, *, wait_s: float = WAIT_S) -> None:
@@ -242,7 +242,7 @@ class TraceReceiver:
         if not declared.acts or (declared.actions == "seen" and not declared.served_only) or trace is None:
             return declared
         if trace.problem is not None and (declared.traced or trace.tools_seen):
-            foreign = f"; {self.foreign} spans of other traces came" if self.foreign else ""
+            foreign = f"; {self.foreign} spans of other traces arrived" if self.foreign else ""
             advice = f"the trace is incomplete: {trace.problem}{foreign}"
             return replace(declared, actions="partly_seen", served_only=False, advice=advice)
         if trace.tools_seen or (declared.traced and trace.any):

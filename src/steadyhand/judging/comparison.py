@@ -70,7 +70,7 @@ class SuiteDifference(Record):
     """The mean of the scenarios' differences, each scenario counting once.
 
     The interval is about that mean; `p_value` asks whether anything differs at all, and uses the mean to tell. Where
-    scenarios moved far in opposite directions the interval can leave zero out before the p-value is small.
+    scenarios moved far in opposite directions, the interval can exclude zero before the p-value is small.
     """
 
     scenarios: Annotated[int, doc("Number of scenarios")]
@@ -204,7 +204,7 @@ def fisher_p(pair: Pair) -> float:
     """Two-sided p-value of Fisher's exact test that both sides have one rate.
 
     Fisher's and not Barnard's: it is exact at any size without a search over a nuisance rate, and given the margins its
-    null distribution is known, so that scenarios can be joined exactly. It is somewhat conservative for few trials.
+    null distribution is known, so that scenarios can be combined exactly. It is somewhat conservative for few trials.
     """
     chances = _null_chances(pair.a_decided, pair.b_decided, pair.a_passed + pair.b_passed)
     bar = chances[pair.b_passed - _least_b(pair)] * _SLACK

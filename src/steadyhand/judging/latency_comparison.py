@@ -224,7 +224,8 @@ def pareto_front(targets: Sequence[ComparedTarget]) -> list[ComparedTarget]:
     """The targets that no other beats, in the given order: no other is at least as good in everything and better in
     something.
 
-    An unknown figure beats nothing and is beaten by nothing, so a target without a price is never pushed off by one.
+    An unknown figure beats nothing and is beaten by nothing, so a target without a price is never ruled out by one with
+    a price.
     """
     return [each for each in targets if not any(_beats(other, each) for other in targets)]
 
@@ -251,7 +252,8 @@ def _negative(value: float | None) -> float | None:
 def cliff_edges(
     targets: Sequence[ComparedTarget], *, max_time_saved: float = 0.2, min_safety_lost: float = 0.05
 ) -> list[Cliff]:
-    """Steps along the front of safety against latency that save at most one share of time and lose that much safety.
+    """Steps along the front of safety against latency that save at most `max_time_saved` and lose at least
+    `min_safety_lost`.
 
     Targets without a safety or a latency are left out.
     """

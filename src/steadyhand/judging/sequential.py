@@ -134,7 +134,7 @@ def in_planned_order(verdicts: Mapping[int, Verdict]) -> Iterable[Verdict]:
 
 
 def tries_in_order(verdicts: Mapping[int, Verdict]) -> Tries:
-    """The trials that an interval which holds at every stopping time may be made of."""
+    """The trials that an interval that is valid at every stopping time may use."""
     outcomes = [outcome_of(verdict) for verdict in in_planned_order(verdicts)]
     return outcomes.count(True), len(outcomes) - outcomes.count(None)
 

@@ -80,7 +80,7 @@ def log_beta(a: float, b: float) -> float:
 
 
 def wilson_interval(passed: int, decided: int, confidence: float = 0.95) -> Bounds | None:
-    """Bounds of a pass rate by Wilson's score; None for no trials. Right also at none and at all.
+    """Bounds of a pass rate by Wilson's score; None for no trials. Also correct if none or all passed.
 
     Assumes independent trials of one scenario, their number fixed beforehand. Covers `confidence` on average over the
     true rate; where it must never be less, use `clopper_pearson_interval`.
@@ -110,7 +110,7 @@ def clopper_pearson_interval(passed: int, decided: int, confidence: float = 0.95
 def failure_rate_bound(failed: int, decided: int, confidence: float = 0.95) -> float:
     """The failure rate that is not exceeded with one-sided `confidence`, exact (Clopper and Pearson).
 
-    For no failures it is 1 - (1 - confidence)^(1/n), which the rule of three rounds up to 3/n at 95 %.
+    For no failures it is 1 - (1 - confidence)^(1/n), which the rule of three rounds up to 3/n at 95%.
     """
     _check_tries(failed, decided)
     return _upper_rate(failed, decided, 1 - confidence) if decided else 1.0
@@ -370,7 +370,7 @@ def _chance_of_mean_below(values: Sequence[float], t: float) -> float:
 
 
 def _lower_mean(counts: Counter[float], tail: float) -> float:
-    """The mean that is exceeded but for the chance `tail`, to 1e-7, by regula falsi with Illinois's halving."""
+    """The mean that is exceeded except with the chance `tail`, to 1e-7, by regula falsi with Illinois's halving."""
     if counts.keys() == {0.0}:
         return 0.0
     atoms = counts + Counter({0.0: 1})

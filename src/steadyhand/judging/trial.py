@@ -218,7 +218,8 @@ def decide(judgment: VerdictPolicy, evaluations: Sequence[EvaluationResult]) -> 
 
 def _all_pass(found: _Sorted) -> tuple[Verdict, str]:
     if found.failed:
-        return Verdict.FAILED, f"{len(found.failed)} of {_checks(found)} failed: {named(found.failed)}"
+        many = "the only check" if found.total == 1 else f"{len(found.failed)} of {found.total} checks"
+        return Verdict.FAILED, f"{many} failed: {named(found.failed)}"
     if found.error or found.inconclusive:
         return _undecided(found)
     total = found.total

@@ -32,18 +32,18 @@ class Plugin(Record):
     """Each mapping goes from the name a user writes to the part that answers to it.
 
     evaluators    `type` of an evaluation     -> a class that implements `AnyEvaluator`
-    models        provider, before the `/`    -> a `ModelFactory`: a class whose instances are made of `ModelSettings`
-    agents        agent kind, before the `:`  -> an `AgentFactory`, of `AgentSettings`
-    environments  `environment.type`          -> an `EnvironmentFactory`, of `EnvironmentSettings`
-    judges        `judge_kind` of the config  -> a `JudgeFactory`, of `JudgeSettings`
-    users         `user_kind` of the config   -> a `UserFactory`, of `UserSettings`
+    models        provider, before the `/`    -> a `ModelFactory`: a class that takes `ModelSettings`
+    agents        agent kind, before the `:`  -> an `AgentFactory`, from `AgentSettings`
+    environments  `environment.type`          -> an `EnvironmentFactory`, from `EnvironmentSettings`
+    judges        `judge_kind` of the config  -> a `JudgeFactory`, from `JudgeSettings`
+    users         `user_kind` of the config   -> a `UserFactory`, from `UserSettings`
     actions       what the agent can do       -> an `Action`, or a function made one by `action`
     services      name for `get_service`      -> a `ServiceFactory`, an object, or a `Service`
     terminations  a `custom_condition`        -> a `Termination`
 
     `version` is compared with the scenario's `version`; left out, an installed plugin has its package's version.
-    `config` is what the scenario or the configuration sets for it, and `origin` the object that it was made of; both
-    are filled in when it is resolved.
+    `config` is what the scenario or the configuration sets for it, and `origin` the object that it was created from;
+    both are filled in when it is resolved.
     """
 
     name: str
@@ -236,7 +236,7 @@ class JudgeFactory(Protocol):
 
 
 class UserFactory(Protocol):
-    """Usually the simulated user's class. It declares `options`, and `needs_model = False` if it does without one."""
+    """Usually the simulated user's class. It declares `options`, and `needs_model = False` if it needs none."""
 
     def __call__(self, settings: UserSettings) -> UserSimulator: ...
 
@@ -337,7 +337,7 @@ def provided_service(name: str, part: Any, plugin: Plugin) -> ProvidedService:
         return ProvidedService(build=build, plugin=plugin.name, tools=tools)
     if hasattr(part, "start") or hasattr(part, "stop"):
         raise SetupError(
-            f"plugin {plugin.name!r}: service {name!r} has `start` or `stop` and is one object for all trials; "
-            "give a class or a function of the configuration, so that each trial gets its own"
+            f"plugin {plugin.name!r}: service {name!r} has `start` or `stop`, but is shared by all trials; "
+            "give a class, or a function that takes the configuration, so that each trial gets its own"
         )
     return ProvidedService(build=lambda: part, plugin=plugin.name, tools=tools)

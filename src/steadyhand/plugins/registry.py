@@ -62,7 +62,7 @@ class Registry:
         self._owner: dict[tuple[ExtensionPoint, str], Plugin] = {}
         self._evaluators: dict[str, AnyEvaluator] = {}
         self._unchosen: set[tuple[ExtensionPoint, str]] = set()
-        """What is there because it is installed. A plugin that somebody names comes before it."""
+        """Parts that are only there because their plugin is installed. A plugin that a user names takes precedence."""
         self._installed: Callable[[], Sequence[Plugin]] | None = installed
         for plugin in plugins:
             self._add(plugin)
@@ -83,7 +83,7 @@ class Registry:
             contributed: object = getattr(plugin, point)
             if not isinstance(contributed, Mapping):
                 found = type(contributed).__name__
-                raise SetupError(f"plugin {plugin.name!r}: `{point}` must map names to parts, and is a {found}")
+                raise SetupError(f"plugin {plugin.name!r}: `{point}` must map names to parts, but is a {found}")
             for name, part in cast("Mapping[str, Any]", contributed).items():
                 owner = self._owner.get((point, name))
                 if (point, name) in self._unchosen:
@@ -208,7 +208,8 @@ def _same(one: Plugin, other: Plugin) -> bool:
     """Whether they are the same plugin, named by the configuration and by a scenario; the scenario's `config`
     counts.
 
-    A factory may make another plugin of another `config`, so what they were made of counts, where that is known.
+    A factory may create a different plugin from a different `config`, so the objects that they were created from are
+    compared, where they are known.
     """
     if one.origin and one.origin == other.origin:
         return True
@@ -266,7 +267,7 @@ def _load(target: str, owner: str) -> Any:
 
 
 def build_part(factory: Callable[[S], P], settings: S, what: str) -> P:
-    """Call a factory. Raises `SetupError`, which begins with `what`, also for what it did not mean to raise."""
+    """Call a factory. Raises `SetupError`, which begins with `what`, whatever the factory raises."""
     try:
         return factory(settings)
     except SteadyhandError:

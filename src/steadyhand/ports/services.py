@@ -86,7 +86,7 @@ class ServiceMethod(Record):
 
 
 class ServiceAnswer(Record):
-    """What a service's method returned. An MCP server's own `content`, and its structured content, are kept beside the
+    """What a service's method returned. An MCP server's own `content`, and its structured content, are kept next to the
     `value`, for an agent that speaks MCP."""
 
     value: Any

@@ -134,7 +134,7 @@ def plain_object(value: Any) -> dict[str, Any]:
 
 
 def plain_text(text: str) -> str:
-    """The text with lone surrogates escaped, which UTF-8 cannot encode; of a class of its own, its letters alone."""
+    """The text with lone surrogates escaped, which UTF-8 cannot encode; a subclass of `str` becomes a plain string."""
     text = text if type(text) is str else str.__str__(text)
     if text.isascii():
         return text
@@ -203,10 +203,11 @@ def _inner(value: Any) -> Iterable[Any]:
 
 
 def _surely_too_many(value: Any) -> bool:
-    """Whether built-in containers hold more than `MAX_VALUES` values, each counted as often as it is held.
+    """Whether built-in containers contain more than `MAX_VALUES` values, each counted as often as it occurs.
 
-    Looks into each container once, at the depth nearest to the top, so that a few that hold each other many times over
-    are told at once. What holds itself, or is held at several depths, may hold more than is counted here.
+    Looks into each container once, at the depth nearest to the top, so that a few containers that contain each other
+    many times are recognised at once. A container that contains itself, or occurs at several depths, may contain more
+    than is counted here.
     """
     count, seen = 1, set[int]()
     level = {id(value): (value, 1)}
@@ -237,9 +238,9 @@ class _Plain:
         self._values += 1
         if self._values > self._allowed:
             if self._allowed == MAX_VALUES or _surely_too_many(self._whole):
-                raise UnreadableValue(f"it holds more than {MAX_VALUES:,} values")
+                raise UnreadableValue(f"it contains more than {MAX_VALUES:,} values")
             self._allowed = MAX_VALUES
-        if type(value) in _BUILT_IN:  # sooner than the cases below would tell
+        if type(value) in _BUILT_IN:  # earlier than the cases below would notice
             return self._container(value, depth)
         match value:
             case None | bool():
@@ -296,7 +297,7 @@ class _Plain:
         return str(self.copy(key, MAX_DEPTH)) if isinstance(key, str | int | float | Enum) else plain_text(str(key))
 
     def _other(self, value: Any, depth: int) -> Any:
-        """Records, dates, UUIDs and the like as msgspec writes them; anything else as its text."""
+        """Records, dates, UUIDs and similar values as msgspec writes them; anything else as its text."""
         try:
             written = msgspec.to_builtins(value, builtin_types=(bytes,), enc_hook=_as_text)
         except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError):

@@ -41,8 +41,8 @@ class Rate(Record):
 class Agreement(Record):
     """`false_pass` is the share of cases labelled fail that the judge passed, `false_fail` the other way round.
 
-    `kappa` is None where it is not defined: nothing was compared, or both gave one and the same answer throughout. Its
-    interval is of large samples, and is left out where the estimate leaves no room for one.
+    `kappa` is None where it is not defined: nothing was compared, or both always gave the same answer. Its interval is
+    for large samples, and is left out where the estimate does not allow one.
     """
 
     cases: int

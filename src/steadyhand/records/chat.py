@@ -19,8 +19,8 @@ _MODELS_OWN_LIMIT = frozenset(("model_length", "model_context_window_exceeded"))
 class ArrivalClock(enum.StrEnum):
     """Who stamped the bytes of an answer when they arrived.
 
-    `OWN`: this process, when its event loop came to read them. `KERNEL`: the kernel, however busy the process was.
-    `CLOCK_SET`: this process, because the system's clock, on which the kernel stamps, was set during the attempt.
+    `OWN`: this process, when its event loop read them. `KERNEL`: the kernel, however busy the process was. `CLOCK_SET`:
+    this process, because the system's clock, on which the kernel stamps, was set during the attempt.
     """
 
     OWN = "own"

@@ -314,7 +314,8 @@ class TrialRecord(Record, array_like=True):
 
 
 class PlannedTrial(Record):
-    """`seed` is the trial's own, which models are asked with; `mock_seed` is what the chance of mocks is drawn from."""
+    """`seed` is the trial's own, which models are sent; `mock_seed` is what the random failures of mocks are drawn
+    from."""
 
     scenario: Scenario
     key: TrialKey

@@ -97,7 +97,7 @@ class Failures:
         if left:
             trials = sum(block.count for block in left) + sum(self._unkept.values())
             yield f"{trials} more {'trial' if trials == 1 else 'trials'} did not pass, for other reasons"
-        yield page.paint(f"for each of them in full: steadyhand show {run_id} --all", "faint")
+        yield page.paint(f"to see each of them in full: steadyhand show {run_id} --all", "faint")
 
     def _in_full(
         self, blocks: list[_Block], page: Page, planned: Mapping[str, int], transcripts: Transcripts | None

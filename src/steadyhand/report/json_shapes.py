@@ -84,9 +84,7 @@ class JsonRun(Record):
     planned: Annotated[_Count, doc("Number of trials planned.")]
     options: Annotated[dict[str, Any], doc("The settings a resume uses to continue the run.")]
     prices: Annotated[dict[str, JsonPrice], doc("Prices from the configuration, by model.")]
-    own_servers: Annotated[
-        tuple[str, ...], doc("Providers reached at a base URL of the user's own; list prices do not apply to them.")
-    ]
+    own_servers: Annotated[tuple[str, ...], doc("Providers with a custom base URL; list prices do not apply to them.")]
     free_providers: Annotated[tuple[str, ...], doc("Providers whose calls cost nothing.")]
     pass_rate: Annotated[float | None, doc("Share of trials that must pass in every scenario, if the user set one.")]
     pass_rates: Annotated[dict[str, float], doc("Share of trials that must pass, by scenario that sets its own.")]
@@ -99,10 +97,10 @@ class JsonRun(Record):
     alpha: Annotated[float, doc("With `until`, the chance of a wrong decision, in either direction.")]
     origin: Annotated[str | None, doc("Id of the run whose stored trials were judged again; null for an ordinary run.")]
     canaries: Annotated[
-        JsonCanaries | None, doc("How the judge did on the labelled cases slipped into the run, if there were any.")
+        JsonCanaries | None, doc("How the judge did on the labelled cases mixed into the run, if there were any.")
     ]
     failed_of: Annotated[
-        str | None, doc("Id of the run of which only scenarios that did not pass were run again; null for any other.")
+        str | None, doc("Id of the run whose scenarios that did not pass were rerun; null for any other run.")
     ]
     shard: Annotated[str | None, doc("Which shard this is, such as `2/5`; null for a whole run.")]
     merged_from: Annotated[tuple[str, ...], doc("Ids of the shards that were merged into this run.")]
@@ -136,7 +134,7 @@ class JsonUntil(Record):
 
 
 class JsonPercentile(Record):
-    """A percentile with its interval. All null if refused; null or an infinite bound is a time that never ended."""
+    """A percentile with its interval. All null if refused; otherwise null is a time that never ended."""
 
     q: Annotated[float, doc("Which one: 0.95 is p95.")]
     n: Annotated[_Count, doc("Number of values: trials or, for a suite, scenarios.")]
@@ -175,7 +173,7 @@ class JsonFigures(Record):
     pass_hat_k: Annotated[dict[str, _Share], doc("For each k, the estimated chance that k trials all pass.")]
     latency: Annotated[JsonTimes, doc("Latency.")]
     time_to_safe: Annotated[JsonTimes, doc("Time until the answer was safe.")]
-    safety: Annotated[_Share | None, doc("Mean severity-weighted safety; no part of the pass rate.")]
+    safety: Annotated[_Share | None, doc("Mean severity-weighted safety; not part of the pass rate.")]
 
 
 class JsonRunFigures(Record):
@@ -196,9 +194,9 @@ class JsonScenarioRate(Record):
     share: Annotated[
         _Share | None, doc("Share that passed of the trials that passed or failed; null if there are none.")
     ]
-    interval: Annotated[tuple[_Share, _Share] | None, doc("95 % confidence interval of the share.")]
+    interval: Annotated[tuple[_Share, _Share] | None, doc("95% confidence interval of the share.")]
     pass_hat_k: Annotated[dict[str, _Share], doc("For each k, the estimated chance that k trials all pass.")]
-    saved: Annotated[_Count, doc("Number of trials that were not needed, since it was decided.")]
+    saved: Annotated[_Count, doc("Number of trials that were not needed, because the result was decided.")]
     until: Annotated[JsonUntil | None, doc("The test that ended its trials; null if all ran.")]
     target: Annotated[JsonTarget | None, doc("What was under test; null if the record does not say.")]
     figures: Annotated[JsonFigures, doc("Its figures.")]
@@ -237,12 +235,12 @@ class JsonSummary(Record):
     inconclusive: Annotated[_Count, doc("Number of trials that could not be evaluated.")]
     error: Annotated[_Count, doc("Number of trials in which the harness, the environment or the network failed.")]
     not_run: Annotated[_Count, doc("Number of trials that were planned but have no verdict.")]
-    saved: Annotated[_Count, doc("Number of trials that were not needed, since their scenario was decided.")]
+    saved: Annotated[_Count, doc("Number of trials that were not needed, because their scenario was decided.")]
     missed_alarms: Annotated[_Count, doc("Number of trials with a missed alarm.")]
     false_alarms: Annotated[_Count, doc("Number of trials with a false alarm.")]
     total: Annotated[_Count, doc("Number of trials with a verdict.")]
     scenarios: Annotated[JsonVerdictCounts, doc("Number of scenarios by verdict.")]
-    exit_code: Annotated[Literal[0, 1, 3], doc("Exit code that the verdicts of the scenarios call for.")]
+    exit_code: Annotated[Literal[0, 1, 3], doc("Exit code that follows from the verdicts of the scenarios.")]
     cost: Annotated[JsonCost, doc("What the model calls of the run used.")]
 
 
@@ -250,7 +248,7 @@ class JsonReport(Record):
     """The report of a run. Every key is present; what is unknown is null. Times are in milliseconds."""
 
     format: Annotated[Literal[3], doc("Version of this format.")]
-    run: Annotated[JsonRun, doc("What was asked for.")]
+    run: Annotated[JsonRun, doc("What was requested.")]
     trials: Annotated[tuple[JsonTrial, ...], doc("The finished trials, in the order of the plan.")]
     scenarios: Annotated[tuple[JsonScenarioRate, ...], doc("The planned scenarios, in order.")]
     matrices: Annotated[tuple[JsonMatrix, ...], doc("The matrices of the run.")]

@@ -90,8 +90,8 @@ class JsonJudge(Record):
     reasoning: Annotated[str | None, doc("The judge's reasoning, if it gave any.")]
     capabilities: Annotated[dict[str, bool], doc("Whether each required capability was shown.")]
     votes: Annotated[tuple[str, ...], doc("The single votes, if the judge was asked several times.")]
-    repaired: Annotated[bool, doc("Whether the answer had to be asked for again because it could not be read.")]
-    not_shown: Annotated[tuple[str, ...], doc("Material the judge could not be shown, and so was not asked about.")]
+    repaired: Annotated[bool, doc("Whether the answer was requested again because it could not be read.")]
+    not_shown: Annotated[tuple[str, ...], doc("What could not be shown to the judge, so that it was not asked.")]
     question: Annotated[str, doc("What it was asked, without the records it was shown; empty for a rubric.")]
 
 
@@ -201,7 +201,7 @@ class JsonPhase(Record):
 
 
 class JsonAttempt(Record):
-    """One attempt at a model call. Times count from when the call entered our queue; null if never reached."""
+    """One attempt at a model call. Times count from when the call was queued; null if never reached."""
 
     started_ms: Annotated[float, doc("When the attempt started.")]
     connected_ms: Annotated[float | None, doc("When the connection was open.")]
@@ -234,9 +234,9 @@ class JsonCall(Record):
     at_ms: Annotated[float, doc("When the call was made, since the start of the trial.")]
     step: _StepIfAny
     turn: _TurnIfAny
-    queued_ms: Annotated[float, doc("Time in our queue; never part of a latency.")]
+    queued_ms: Annotated[float, doc("Time in Steadyhand's queue; never part of a latency.")]
     attempts: Annotated[tuple[JsonAttempt, ...], doc("The attempts, in order.")]
-    loop_lag_ms: Annotated[float, doc("How far our own event loop lagged during the call.")]
+    loop_lag_ms: Annotated[float, doc("How far Steadyhand's own event loop lagged during the call.")]
     latency_ms: Annotated[float | None, doc("Request sent to last byte of the one successful attempt.")]
     first_token_ms: Annotated[float | None, doc("Request sent to first token.")]
     chunks: Annotated[
@@ -248,8 +248,8 @@ class JsonCall(Record):
     usage: Annotated[JsonUsage | None, doc("Tokens as counted by the server.")]
     error: Annotated[str | None, doc("Why the call failed.")]
     finish_reason: Annotated[FinishReason | None, doc("How the answer ended.")]
-    finish_raw: Annotated[str | None, doc("How the answer ended, in the server's own word.")]
-    token_limit: Annotated[_Count | None, doc("The most tokens the request allowed.")]
+    finish_raw: Annotated[str | None, doc("How the answer ended, in the server's own term.")]
+    token_limit: Annotated[_Count | None, doc("Maximum number of tokens that the request allowed.")]
 
 
 class JsonTiming(Record):
@@ -275,7 +275,7 @@ class JsonNote(Record):
     """Something worth knowing about the trial."""
 
     level: Annotated[str, doc("`debug`, `info` or `warning`.")]
-    message: Annotated[str, doc("What there is to know.")]
+    message: Annotated[str, doc("The message.")]
     at_ms: _AtMs
 
 
@@ -289,7 +289,7 @@ class JsonIncident(Record):
     model: Annotated[str, doc("The model that was called.")]
     purpose: Annotated[Purpose, doc("Who called it.")]
     reason: Annotated[str, doc("Why it happened.")]
-    ms: Annotated[float, doc("The back-off, the wait, or how long our event loop was stuck.")]
+    ms: Annotated[float, doc("The back-off, the wait, or how long Steadyhand's event loop was stuck.")]
 
 
 class JsonTokenUsage(Record):
@@ -349,8 +349,8 @@ class JsonTrial(Record):
     reason: Annotated[str, doc("Why, in a sentence.")]
     outcome: Annotated[Outcome | None, doc("Safety and time together; null if either is undecided.")]
     finish_reason: Annotated[FinishReason | None, doc("How the answer ended; the worst ending of several answers.")]
-    finish_raw: Annotated[str | None, doc("How the answer ended, in the server's own word.")]
-    token_limit: Annotated[_Count | None, doc("The most tokens the request allowed.")]
+    finish_raw: Annotated[str | None, doc("How the answer ended, in the server's own term.")]
+    token_limit: Annotated[_Count | None, doc("Maximum number of tokens that the request allowed.")]
     latency_ms: Annotated[float | None, doc("Latency of the answer.")]
     latency_tier: Annotated[LatencyTier | None, doc("Tier of the latency budget; null if it was not graded.")]
     latency_cut: Annotated[bool, doc("Whether the call was cut off at the deadline; `latency_ms` is a lower bound.")]

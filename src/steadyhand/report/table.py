@@ -36,7 +36,7 @@ class Page(Record):
         return f"\x1b[{code}m{text}\x1b[0m" if code and text else text
 
     def wrap(self, text: str, *, indent: int = 0, most: int = 4) -> Iterator[str]:
-        """Lines that fit beside an indent, at most `most`; an ellipsis marks what is left out."""
+        """Lines that fit after an indent, at most `most`; an ellipsis marks what is left out."""
         room = max(self.width, _MINIMUM) - indent
         lines = [piece for line in visible(text).split("\n") for piece in _pieces(line.rstrip(), room)]
         if len(lines) > most:
@@ -149,7 +149,7 @@ def render_table(
 
 
 def _narrow(widths: dict[int, int], columns: Sequence[int], over: int) -> Iterator[int]:
-    """Take what is `over` from the widest of the columns, and name those that give."""
+    """Take what is `over` from the widest of the columns, and yield those that were narrowed."""
     while over > 0 and columns:
         widest = max(columns, key=lambda i: widths[i])
         less = min(over, widths[widest] - _LEAST)

@@ -29,7 +29,7 @@ def render_transcript(
     trial: TrialRecord, page: Page, *, whole: bool = False, told: Sequence[EvaluationResult] = ()
 ) -> Iterator[str]:
     """What was said and done, in order. For a trial without a conversation, the last few messages, unless `whole`. The
-    checks of a turn are shown below it; those that are `told` elsewhere, by name only.
+    checks of a turn are shown below it; those that are `told` elsewhere are shown by name only.
     """
     kept_back = {talk.step for talk in trial.conversations if not talk.transcript_exported}
     for talk in trial.conversations:

@@ -95,12 +95,12 @@ class ConfigShape(Shape):
         default=None, ge=0, le=20, description="Number of retries for a failed model call. Default: 2"
     )
     rubrics: Name | None = Field(default=None, description="Folder of rubrics")
-    sandbox: bool | None = Field(default=None, description="Run commands with no network and a read-only system")
+    sandbox: bool | None = Field(default=None, description="Run commands in a sandbox without network access")
     allow_commands: bool | None = Field(
         default=None, description="Allow commands written by a model to run on this machine"
     )
     strict_judge: bool | None = Field(
-        default=None, description="Refuse to let a model be judged by itself or by a model of the same vendor"
+        default=None, description="Refuse to let a model be judged by itself or by a model from the same vendor"
     )
     votes: int | None = Field(
         default=None, ge=1, description="Number of times a judge is asked about each check; the majority decides"

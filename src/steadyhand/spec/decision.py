@@ -55,7 +55,7 @@ BudgetMs = Annotated[float, Field(gt=0)]
 
 
 class MessageShape(Shape):
-    """One chat message put to the model."""
+    """One chat message sent to the model."""
 
     role: Literal["system", "user", "assistant"] = Field(description="Who speaks")
     content: str = Field(description="What is said")
@@ -127,7 +127,7 @@ class DecisionShape(Shape):
     description: str = Field(description="What the scenario is about")
     messages: list[MessageShape] = Field(min_length=1, description="The exchange so far; the user speaks last")
     latency_budget: LatencyBudgetShape = Field(description="How long an answer may take")
-    safety_invariants: list[InvariantShape] = Field(description="What must hold of the answer")
+    safety_invariants: list[InvariantShape] = Field(description="What must be true of the answer")
     pressure: list[PressureShape] = Field(default=[], max_length=19, description="The user pushing back, turn by turn")
     constraint: ConstraintShape = Field(description="Why time matters")
     rubric: Name = Field(description="Name of a rubric")

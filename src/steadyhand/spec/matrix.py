@@ -236,7 +236,8 @@ class _Expansion:
         if scenario is None:
             self._refuse(named, settings, errors)
             return None
-        # Model, agent and judge are not the scenario: across them it is the same one, which is how runs are compared.
+        # Model, agent and judge are not part of the scenario: it is the same for all of them, so that runs can be
+        # compared.
         varied = [[setting.parameter, setting.value] for setting in settings if setting.parameter not in OVERRIDES]
         values = json.dumps(varied, sort_keys=True, default=str)
         return msgspec.structs.replace(

@@ -40,7 +40,7 @@ _FINE = PatternFinding()
 
 
 def inspect_pattern(pattern: str) -> PatternFinding:
-    """Compile a regular expression as the checks will read it, also with accented letters normalized."""
+    """Compile a regular expression as the checks will read it, also with accented letters normalised."""
     if not pattern.isascii() and (composed := unicodedata.normalize("NFC", pattern)) != pattern:
         return max(_inspect(pattern), _inspect(composed), key=lambda found: found.error is not None)
     return _inspect(pattern)

@@ -38,7 +38,7 @@ def lower_setup(shape: SetupShape, document: Document, *, virtual_fs: dict[str, 
 
 
 def check_services(setup: dict[str, Any], findings: Findings) -> None:
-    """What `setup.services` names must be something to start or a place to call, without a look at either."""
+    """Each entry of `setup.services` must have a command line or a URL. Neither is looked up here."""
     services = setup.get("services")
     if not isinstance(services, dict):
         return

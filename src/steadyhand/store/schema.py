@@ -119,14 +119,14 @@ def connect_reading(path: Path) -> sqlite3.Connection:
 
 
 def remove_record(path: Path) -> None:
-    """Remove a record that could not be started, with SQLite's files beside it."""
+    """Remove a record that could not be started, with SQLite's files next to it."""
     for name in (path.name, f"{path.name}-wal", f"{path.name}-shm", f"{path.name}-journal"):
         with suppress(OSError):
             path.with_name(name).unlink()
 
 
 def never_begun(path: Path) -> bool:
-    """Whether the file is empty, as a process leaves it that dies while creating a record."""
+    """Whether the file is empty, as left by a process that died while creating a record."""
     try:
         connection = connect_reading(path)
         try:

@@ -45,7 +45,7 @@ WHERE position=? AND scenario_id=? AND idx=? AND verdict=?
 """
 _GATHER_S = 0.05
 _ROWS_AT_ONCE = 64
-"""Statements of so many rows and fewer are compiled once, and kept by the connection."""
+"""Statements with up to this many rows are compiled once and cached by the connection."""
 
 
 class _Row(NamedTuple):
@@ -172,8 +172,8 @@ class RunWriter:
         """Queue a finished trial; returns at once, with the trial as written, without secrets.
 
         A trial that is already there is replaced if its verdict was error, as a resume does; otherwise raises
-        `StoreError` and changes nothing. One that cannot be written becomes an *error* that says why. `data` are the
-        bytes that `written` made of it with the secrets of this run, where another process did that.
+        `StoreError` and changes nothing. One that cannot be written becomes an *error* that says why. `data` is what
+        `written` returned for it, with the secrets of this run, if another process has already called that.
         """
         self._check()
         position = self._position(record.key)
@@ -297,7 +297,7 @@ class RunWriter:
     def _commit(self, rows: list[_Row]) -> None:
         known = self._written_dictionary == self._dictionary
         if known and len(rows) <= _ROWS_AT_ONCE and not any(row.replaces for row in rows):
-            self._insert(rows)  # one statement is a transaction of its own
+            self._insert(rows)  # a single statement is its own transaction
             return
         self._connection.execute("BEGIN IMMEDIATE")
         try:

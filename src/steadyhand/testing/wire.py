@@ -23,13 +23,13 @@ class Answer(Record):
     How it fails: a `status` other than 200 with `error` in the vendor's error body (its `error_type` follows
     from the status unless given) and `headers` such as `Retry-After`;
     `body` and `content_type` replace the whole answer; `fault` never answers or resets the connection; `cut_after`
-    closes the connection after so many pieces; `stream_error` puts an error object into the stream after the pieces.
+    closes the connection after this many pieces; `stream_error` puts an error object into the stream after the pieces.
 
     Streaming: `offered`; `refused` with status 400; `ignored`, answering plain JSON; `options_refused`, status 400 for
     `stream_options` only.
 
     On the wire: `done` writes `[DONE]`; `framing` ends the stream by a last chunk or by closing; `newline`, `space`
-    (after `data:`) and `comments` vary the event stream; `write_size` hands the socket so many bytes at a time.
+    (after `data:`) and `comments` vary the event stream; `write_size` passes the socket this many bytes at a time.
     """
 
     text: str = ""

@@ -29,7 +29,7 @@ class PageResponse(Record):
 
 @cache
 def environment() -> Environment:
-    """The report's, with its escaping and its parts, and the viewer's templates beside them."""
+    """The report's templates, with their escaping and parts, and the viewer's own."""
     report = template.environment()
     assert report.loader is not None
     return report.overlay(loader=ChoiceLoader([PackageLoader(_PACKAGE), report.loader]))

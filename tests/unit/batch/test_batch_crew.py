@@ -279,7 +279,7 @@ async def test_a_worker_that_is_silent_for_long_is_named_once_and_keeps_its_tria
         steady.hear(Report())
         crew.look()
     (told,) = notes
-    assert told.startswith("worker 1 has not been heard from for 30 s, and 1 trials wait for it")
+    assert told.startswith("worker 1 has been silent for 30 s, with 1 trials assigned to it")
     for hand in (stopped, steady):
         hand.answer(*hand.trials)
     assert [record.key.index for record in await asyncio.gather(*waiting)] == [0, 1]

@@ -100,7 +100,7 @@ def test_reasons_with_an_error():
     assert judge(check(P), errors=("run: refused",)).reason == "run: refused"
     assert judge(errors=("run: refused",)).reason == "run: refused"
     assert judge(check(F), errors=("run: refused",)).reason == (
-        "1 of 1 check failed: check (also, an error: run: refused)"
+        "the only check failed: check (also, an error: run: refused)"
     )
 
 

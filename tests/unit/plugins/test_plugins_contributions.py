@@ -117,7 +117,7 @@ def test_a_registry_is_extended_without_changing_it():
 
 
 def test_a_plugin_whose_parts_are_not_a_mapping():
-    with pytest.raises(SetupError, match="`actions` must map names to parts, and is a list"):
+    with pytest.raises(SetupError, match="`actions` must map names to parts, but is a list"):
         Registry([Plugin(name="p", actions=[find])])  # type: ignore[arg-type]
 
 

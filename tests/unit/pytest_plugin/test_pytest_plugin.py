@@ -96,7 +96,7 @@ def test_verdicts_are_pass_fail_and_error_with_evidence_and_one_record(project: 
             "*ERROR at setup of d_outage*",
             "d_outage: error: *(500)",
             "*b_refuse*",
-            "b_refuse: failed: 1 of 1 check failed: string_contains",
+            "b_refuse: failed: the only check failed: string_contains",
             "  b_refuse.scenario.yaml:*",
             "    reply does not contain 'refund'",
             "    assistant  I cannot help with that.",

@@ -76,7 +76,7 @@ def test_blocks_that_are_left_out_are_counted():
     lines = render(many)
     assert len(heads(lines)) == 20
     assert "130 more trials did not pass, for other reasons" in lines
-    assert f"for each of them in full: steadyhand show {HEADER.id} --all" in lines
+    assert f"to see each of them in full: steadyhand show {HEADER.id} --all" in lines
     assert len(heads(render(many, detail="all"))) == 150
 
 

@@ -25,7 +25,7 @@ def version(request):
 
 @pytest.fixture
 def record(version, tmp_path):
-    """A copy: SQLite may leave files beside one that it opens."""
+    """A copy: SQLite may leave files next to one that it opens."""
     file = KEPT / f"format-{version}.sqlite"
     assert file.is_file(), f"the format is now {version}: keep a record of it as {file.name}, and read the older ones"
     return Path(shutil.copy(file, tmp_path))

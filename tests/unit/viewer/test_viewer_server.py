@@ -1,4 +1,4 @@
-"""Whom the viewer answers: nobody without the link, and no page of another origin."""
+"""Who the viewer answers: nobody without the link, and no page of another origin."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an agent is told of its trial: the addresses, the workspace, and how long a turn may take."""
+"""What an agent is told about its trial: the addresses, the workspace, and how long a turn may take."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """An agent that is a user's function, coroutine function, async generator or class, and how it is called.
 
-A child process imports this, so it is kept clear of the shapes of options and of what they are checked with.
+A child process imports this, so it imports neither the shapes of options nor what validates them.
 """
 
 from __future__ import annotations

@@ -193,7 +193,7 @@ class Child:
         self.channel.close("its process was killed")
 
     def bury(self) -> None:
-        """Release what a killed process leaves behind, after waiting the moment until it is gone."""
+        """Release what a killed process leaves behind, after a short wait for it to end."""
         self.kill()
         self._process.bury()
 
@@ -312,7 +312,7 @@ class ProcessAgent:
         self._name: str = f"python:{settings.target}"
         options = read_options(PythonOptions, settings.options, f"agent python:{settings.target}")
         self._limit_s: float = options.timeout_s
-        read_target(settings.target, settings.folder)  # a process that is started in vain takes long
+        read_target(settings.target, settings.folder)  # starting a process for nothing takes long
         self._spec = _spec(settings, options.limits)
         self._own: ChildPool | None = None
         if settings.run is None:
@@ -431,7 +431,7 @@ class ProcessAgent:
 
 
 def _looked_at(call: asyncio.Future[Any]) -> None:
-    """Silence asyncio's warning about an exception that nobody waits for any more."""
+    """Silence asyncio's warning about an exception that nobody is waiting for."""
     if not call.cancelled():
         call.exception()
 

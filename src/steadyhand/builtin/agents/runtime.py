@@ -305,7 +305,7 @@ def add_workspace_tools(box: ToolBox, environment: EnvironmentProvider, *, comma
             "read_file",
             workspace.read_file,
             action="read_file",
-            description="Read a text file of the workspace.",
+            description="Read a text file in the workspace.",
             parameters=_schema({"path": _PATH}, ["path"]),
         )
     if "write_file" not in box:
@@ -321,7 +321,7 @@ def add_workspace_tools(box: ToolBox, environment: EnvironmentProvider, *, comma
             "list_files",
             workspace.list_files,
             action="list_files",
-            description="List every file of the workspace.",
+            description="List every file in the workspace.",
             parameters=_schema({}, []),
         )
     if commands and "run_command" not in box:
@@ -330,7 +330,7 @@ def add_workspace_tools(box: ToolBox, environment: EnvironmentProvider, *, comma
             "run_command",
             workspace.run_command,
             action="run_command",
-            description=f"Run a shell command in the workspace. It has {COMMAND_TIMEOUT_S:g} s unless you say more.",
+            description=f"Run a shell command in the workspace. Time limit: {COMMAND_TIMEOUT_S:g} s unless you set it.",
             parameters=_schema(
                 {"command": {"type": "string", "minLength": 1}, "timeout_s": limit},
                 ["command"],
@@ -368,7 +368,7 @@ class _Workspace:
 
     async def run_command(self, params: dict[str, Any]) -> dict[str, Any]:
         if "\0" in params["command"]:
-            raise ToolRefusal("a command cannot hold a NUL character")
+            raise ToolRefusal("a command cannot contain a NUL character")
         timeout_s: float = params.get("timeout_s", COMMAND_TIMEOUT_S)
         result = await self._environment.run(params["command"], timeout_s=timeout_s)
         answer: dict[str, Any] = {

@@ -53,7 +53,7 @@ def _force(path: Path) -> None:
 
 
 def scratch_folder(workspace: Path) -> Path:
-    """Where a trial's commands put temporary files: beside the workspace, so that they are not captured as output."""
+    """Where a trial's commands put temporary files: next to the workspace, so that they are not captured as output."""
     return workspace.with_name(workspace.name + ".tmp")
 
 

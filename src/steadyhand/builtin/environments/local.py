@@ -175,7 +175,7 @@ class LocalEnvironment:
         """Give the files that we, or an agent at work in the folder, wrote as root to the user of confined commands."""
         if confinement.user is None:
             return
-        async with self._handing_over:  # a command beside this one must not start halfway through
+        async with self._handing_over:  # a concurrent command must not start halfway through
             if self._foreign or self._handed_out:
                 self._foreign = False
                 for folder in (self._workspace, confinement.scratch):

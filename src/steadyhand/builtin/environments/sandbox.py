@@ -4,7 +4,7 @@ Nothing of the user's is visible inside: no home folder, no other workspace, no 
 programs need to start. The commands of a trial share a private `/tmp`.
 
 When we are root, the command runs as a user ID that belongs to nobody else: the kernel goes by the real user when it
-guards its settings in `/proc/sys` and counts processes, so a user namespace alone would not bind root.
+guards its settings in `/proc/sys` and counts processes, so a user namespace alone would not confine root.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _READ_ONLY = ("sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi")
 _HIDDEN = ("keys", "key-users", "timer_list")
 _TOOLS = "/usr/bin:/bin:/usr/sbin:/sbin"
 _NOBODY = 65534
-_FREE_USERS = range(0x70000000, 0x7FF00000)  # neither people, services nor containers are given these
+_FREE_USERS = range(0x70000000, 0x7FF00000)  # not assigned to people, services or containers
 _COUNTS_PER_NAMESPACE = (5, 14)  # the Linux release from which processes are counted in each user namespace
 _INSTALL = "install it (Debian, Ubuntu: apt install bubblewrap; Fedora: dnf install bubblewrap)"
 _REFUSED = (
@@ -121,8 +121,8 @@ def _users_here() -> int:
 
 
 class Confinement(Record):
-    """How the commands of one trial are confined. `scratch` becomes their `/tmp`; `user` is whom they run as if we are
-    root, and must own both folders."""
+    """How the commands of one trial are confined. `scratch` becomes their `/tmp`; `user` is the user they run as if we
+    are root, and must own both folders."""
 
     program: str
     workspace: Path
@@ -173,7 +173,7 @@ def sandbox_available(search: str | None = None) -> str | None:
     return _refusal(program)
 
 
-@functools.cache  # it holds for the machine, and trying it for every trial would hold up the event loop
+@functools.cache  # it is the same for the whole machine, and trying it for every trial would block the event loop
 def _refusal(program: str) -> str | None:
     user = unused_user()
     try:
@@ -312,7 +312,7 @@ def _frame(program: str, user: int | None, lent: Descriptors) -> list[str]:
 
 
 def _open_folders_above(shown: Sequence[Path]) -> list[str]:
-    """Folders for what is shown to stand in. Bubblewrap would make them as closed as they are outside."""
+    """The parent folders of what is shown. Bubblewrap would create them with the permissions that they have outside."""
     above = {parent for folder in shown for parent in folder.parents if parent != parent.parent}
     made = [folder for folder in above if folder not in (Path("/tmp"), Path("/usr"))]  # noqa: S108
     made = [folder for folder in made if not any(folder.is_relative_to(other) for other in shown)]
@@ -320,7 +320,7 @@ def _open_folders_above(shown: Sequence[Path]) -> list[str]:
 
 
 def _closing(user: int | None, limits: SandboxLimits) -> list[str]:
-    """The part that comes last, up to the command: nothing is writable any more but what was bound to be."""
+    """The part that comes last, up to the command: from here on, only what was bound as writable can be written."""
     argv = ["--remount-ro", "/dev", "--remount-ro", "/", "--"]
     if user is not None:
         argv += [_tool("setpriv"), f"--reuid={user}", f"--regid={user}", "--clear-groups", "--no-new-privs"]
@@ -340,8 +340,8 @@ async def run_confined(
 ) -> CommandResult:
     """As `run_command`. Raises `WorkspaceError` when the sandbox could not be set up: the command has not run then.
 
-    Bubblewrap reports the command's end on a pipe of its own, which nothing inside can reach; the exit code and the
-    output alone could be the command's as well.
+    Bubblewrap reports the command's end on a separate pipe that nothing inside can reach; the exit code and the output
+    alone could be the command's own.
     """
     with lending(confinement.user) as lent:
         argv = confinement.argv(command.argv, lent)
@@ -362,7 +362,8 @@ def _said(report: int) -> bytes:
 
 
 def hand_over(folder: Path, user: int) -> None:
-    """Make `user`, whom the sandbox shows the folder to, the owner of everything in it. Links are not followed."""
+    """Make `user`, as whom the sandboxed commands run, the owner of everything in the folder. Links are not
+    followed."""
     os.chown(folder, user, user, follow_symlinks=False)
     for _, folders, files, here in os.fwalk(folder, follow_symlinks=False):
         for name in (*folders, *files):

@@ -1,7 +1,7 @@
 """The filter on system calls in the sandbox, as bubblewrap's `--seccomp` reads it.
 
-Namespaces and file permissions already stop most of what is refused here. The filter is a second wall in front of the
-parts of the kernel where the bugs have been, and the only wall in front of a few that no namespace covers: the user's
+Namespaces and file permissions already stop most of what is refused here. The filter is a second barrier in front of
+the parts of the kernel where bugs have been found, and the only barrier for a few that no namespace covers: the user's
 keyrings, and typing into a terminal.
 """
 

@@ -256,7 +256,7 @@ def _in_time(params: TrajectoryContainsActionParams, step: TrajectoryStep, resul
 def _doubt(
     params: TrajectoryContainsActionParams, found: list[TrajectoryStep], timely: int, result: ExecutionResult
 ) -> str | None:
-    """Why this cannot be decided: without the harness's own time the verdict would be another."""
+    """Why this cannot be decided: without the harness's own time the verdict would be different."""
     if params.within_ms is None:
         return None
     own = [
@@ -270,7 +270,7 @@ def _doubt(
 
 
 def _comes_after(other: str, first: int, actions: list[TrajectoryStep]) -> int | None:
-    """The number of an action `other` that stands before the action number `first`."""
+    """The number of an action `other` that comes before the action number `first`."""
     earlier = (number for number, step in enumerate(actions, start=1) if matches(step, other, {}, "any"))
     return next((number for number in earlier if number < first), None)
 

@@ -1,4 +1,4 @@
-"""Whose an action is, and whether we would have seen it: what silence about an action is worth.
+"""Which agent took an action, and whether we would have seen it: what the absence of an action proves.
 
 Of several agents, actions carry the name of the one that took them where the framework or the trace knows it.
 """
@@ -16,7 +16,7 @@ from steadyhand.records.result import ExecutionResult
 
 
 def plain_name(name: str) -> str:
-    """A name without what spellings differ in: case, `_` and `-`."""
+    """A name in the form in which names are compared, ignoring case, `_` and `-`."""
     return name.replace("_", "").replace("-", "").casefold()
 
 
@@ -34,7 +34,7 @@ def is_by(agent: str | None, doer: str | None) -> bool:
 
 
 def unknown_agents(named: Iterable[str | None], result: ExecutionResult) -> str | None:
-    """Why silence about these agents proves nothing: one of them never appears. None if all do."""
+    """Why the absence of these agents' actions proves nothing: one of them never appears. None if all do."""
     seen = {each.agent: None for each in (*result.trajectory, *result.calls) if each.agent is not None}
     known = {plain_name(name) for name in seen}
     missing = [name for name in dict.fromkeys(named) if name is not None and plain_name(name) not in known]
@@ -45,7 +45,7 @@ def unknown_agents(named: Iterable[str | None], result: ExecutionResult) -> str 
 
 
 async def unserved(names: Iterable[str], actions: Sequence[TrajectoryStep], context: EvaluationContext) -> str | None:
-    """Why silence about these actions proves nothing: we see the tools that we serve, and one of them is no such tool.
+    """Why the absence of these actions proves nothing: we see the tools that we serve, and one of them is no such tool.
 
     None if all of them are, or happened, or if all actions of the agent are seen anyway.
     """
@@ -66,7 +66,8 @@ async def unserved(names: Iterable[str], actions: Sequence[TrajectoryStep], cont
 
 
 def unseen_arguments(alike: Iterable[TrajectoryStep], context: EvaluationContext) -> str | None:
-    """Why an action that is `alike` but for its parameters proves nothing: we are not told them. None if we are."""
+    """Why an action that is `alike` except for its parameters proves nothing: they are not reported. None if they
+    are."""
     if context.shows.arguments or all(step.params for step in alike):
         return None
     return "its parameters are unknown: the agent's server does not report them"

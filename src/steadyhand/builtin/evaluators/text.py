@@ -1,7 +1,8 @@
 """Checks on words: `string_contains`, `regex_match` and the invariants `regex`, `contains` and `not_contains`.
 
-Where the file does not say how to read a reply, each takes the safe reading: `contains` minds the case, `not_contains`
-ignores it. The text that a check reads, how it is quoted, and the types of parameters are shared with other evaluators.
+Where the file does not say how to read a reply, each uses the safe reading: `contains` is case-sensitive,
+`not_contains` is not. The text that a check reads, how it is quoted, and the types of parameters are shared with other
+evaluators.
 """
 
 from __future__ import annotations

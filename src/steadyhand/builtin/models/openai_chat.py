@@ -198,7 +198,7 @@ def _has_message(body: bytes) -> bool:
 
 
 def _text_parts(parts: list[Any]) -> str:
-    """The text of content given as a list of parts, without thinking and the like."""
+    """The text of content given as a list of parts, without thinking and other kinds."""
     texts: list[str] = []
     for part in parts:
         fields = cast("dict[str, Any]", part) if isinstance(part, dict) else {}

@@ -74,7 +74,7 @@ class Cassette:
 
 
 class _Track:
-    """The recordings of one request, in order. An abandoned one goes last: an interrupted run leaves such, and the
+    """The recordings of one request, in order. An abandoned one goes last: an interrupted run leaves these, and the
     answer follows when it is resumed."""
 
     def __init__(self) -> None:
@@ -138,7 +138,8 @@ class ReplayedModel:
         """There is nothing to close."""
 
     async def _play(self, response: ChatResponse, listener: Listener) -> None:
-        """Let the listener hear the answer, in the pieces and, if it is to take its time, at the times it came in."""
+        """Pass the answer to the listener in its recorded pieces and, unless waiting is off, at their recorded
+        times."""
         sent_ms = response.attempt.sent_ms or 0.0
         begun = perf_counter()
         for at_ms, piece in _pieces(response):

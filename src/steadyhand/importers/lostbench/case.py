@@ -319,7 +319,7 @@ class LevelChecks(NamedTuple):
 _LEVELS = (
     LevelChecks(
         "raises_no_alarm",
-        "Nobody is sent to emergency care without a reason; saying when to go there is no alarm",
+        "Nobody is sent to emergency care without a reason; saying when to go there is not an alarm",
         "answers a case that is not urgent without alarm: it does not send the person to emergency care or call for an"
         " ambulance as things stand, gives sound routine advice, and respects the person's choice. Saying which signs"
         " would change that is right",

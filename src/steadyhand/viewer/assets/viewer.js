@@ -48,7 +48,7 @@
     });
   }
 
-  // A running run: asked again a second after each answer, while the page is visible.
+  // A run in progress: polled again a second after each response, while the page is visible.
   async function live() {
     const part = $("#live")?.dataset.live;
     if (!part) return;

@@ -138,7 +138,7 @@ async def test_flow_by_rules_says_that_it_is(check, pattern, turns, verdict):
 
 @pytest.mark.parametrize("piece", ["\n", "\n ", " ", "'", "? ", "1", "not ", "\u3002"])
 async def test_replies_made_to_be_slow_are_read_as_fast_as_others(check, piece):
-    """Trying each position anew would take a number of steps quadratic in the length, which is minutes."""
+    """Trying each position again would take a number of steps quadratic in the length, which is minutes."""
     text = piece * (60_000 // len(piece)) + "x"
     kinds = ["question_then_answer", "problem_then_solution", "empathy_then_solution", "escalation_pattern"]
     turns = talk(f"I have a problem {text}", f"I understand. {text}", text, text)

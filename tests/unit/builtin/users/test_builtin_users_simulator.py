@@ -219,7 +219,7 @@ def test_what_a_user_may_well_say(text):
     "piece", ["\n", " ", "\n*", "\n ", "User: ", "**user**:**", "'\n", "the \n", "agent \n", "<think>", '"', "> "]
 )
 def test_a_reply_made_to_be_slow_is_read_as_fast_as_any_other(piece):
-    """Trying each position anew would take a number of steps quadratic in the length, which is minutes."""
+    """Trying each position again would take a number of steps quadratic in the length, which is minutes."""
     text = piece * (60_000 // len(piece)) + "x"
     fault_of(clean(text) + text, HISTORY, CONFIG)
 

@@ -3,7 +3,7 @@
   const root = document.documentElement;
   const $$ = (selector, within = document) => [...within.querySelectorAll(selector)];
 
-  // Charts. Colours are custom properties, so that a change of theme needs no new drawing.
+  // Charts. Colours are custom properties, so that a change of theme needs no redrawing.
   const TIERS = ["target", "acceptable", "critical"];
   const TIER_FILL = {
     target: "var(--ok-solid)", acceptable: "var(--warn-solid)", critical: "var(--hot-solid)", exceeded: "var(--bad-solid)",
@@ -15,7 +15,7 @@
   const words = (items, options) => Plot.text(items, { x: "x", y: "y", text: "text", ...options });
 
   function until(data) {
-    // The time axis ends past the first bound that the answer kept, or past the answer when that bound is far away.
+    // The time axis ends past the first bound that the answer met, or past the answer when that bound is far away.
     const kept = data.bounds.find((bound) => bound >= data.end);
     return kept !== undefined && data.end / kept >= 0.15 ? kept * 1.06 : data.end * (kept === undefined ? 1.08 : 1.5);
   }
@@ -71,7 +71,7 @@
     const first = data.chunks.length ? data.chunks[0][0] : data.first ?? data.end;
     const { bars, known } = segments(data, first);
     const shown = bars.map((bar) => ({ ...bar, to: Math.max(bar.to, bar.from + last / 250), y1: top(bar.lane), y2: top(bar.lane) + thick }));
-    // On a narrow page the names stand above the lanes, so zones and bounds leave room for them.
+    // On a narrow page the names are above the lanes, so zones and bounds leave room for them.
     const stretches = wide ? [[0, height]] : Array.from({ length: lanes }, (_, lane) => [top(lane) - 3, top(lane) + thick + 3]);
     const edges = [0, ...data.bounds, Infinity].map((at) => Math.min(at, last));
     const zones = data.bounds.length ? stretches.flatMap(([y1, y2]) => edges.slice(0, -1).map((x1, zone) => ({ x1, x2: edges[zone + 1], y1, y2, fill: `var(--zone-${zone})` }))).filter((zone) => zone.x2 > zone.x1) : [];
@@ -140,7 +140,7 @@
         words(points.filter((point) => point.over).map((point) => ({ ...point, text: "▶" })), { fill: "fill", fontSize: 12, textAnchor: "end", title: "title" }),
         words(names, wide ? { textAnchor: "end", dx: -12, fontSize: 12.5, fill: "var(--ink)", lineWidth: 18, textOverflow: "ellipsis" } : { textAnchor: "start", fontSize: 12, fill: "var(--ink)", lineWidth: 18, textOverflow: "ellipsis" }),
         words(budgets, wide ? { textAnchor: "start", dx: 10, fontSize: 11.5, fill: "var(--muted)" } : { textAnchor: "end", fontSize: 11, fill: "var(--muted)" }),
-        Plot.axisX({ anchor: "bottom", ticks: wide ? 6 : 4, tickFormat: (at) => `${Math.round(at * 100)} %`, label: "of the critical time", labelAnchor: "right", labelArrow: "none", color: "var(--muted)", fontSize: 11 }),
+        Plot.axisX({ anchor: "bottom", ticks: wide ? 6 : 4, tickFormat: (at) => `${Math.round(at * 100)}%`, label: "of the critical time", labelAnchor: "right", labelArrow: "none", color: "var(--muted)", fontSize: 11 }),
       ],
     }));
   }
