@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import click
+import msgspec
 
 from steadyhand.cli import options as shared
 from steadyhand.cli.terminal import STDOUT, Unwritten, harmless_json, page, say, show, write_report
@@ -67,8 +68,6 @@ def runs(
         return
     saved = {run.id: _saved(run) for run in found}
     if json_file is not None:
-        import msgspec
-
         text = msgspec.json.format(msgspec.json.encode(runs_json(found, saved=saved)), indent=1)
         if unwritten := write_report(json_file, [harmless_json(text), b"\n"]):
             raise Unwritten("; ".join(unwritten))

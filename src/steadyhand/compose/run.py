@@ -31,6 +31,7 @@ from steadyhand.compose.scenarios import (
     with_safe_ids,
 )
 from steadyhand.compose.settings import Settings, save_options
+from steadyhand.compose.trust import named_by, untrusted
 from steadyhand.engine.limits import LagMonitor, SpendingLimit
 from steadyhand.engine.model_call import OpenGate
 from steadyhand.errors import FileError, SetupError
@@ -140,8 +141,6 @@ class Run:
         outside = [scenario for scenario in self.scenarios if not project.trusts_scenario(scenario)]
         if not outside:
             return None
-        from steadyhand.compose.trust import named_by, untrusted
-
         found = [
             named
             for scenario in outside

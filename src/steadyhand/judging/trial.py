@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from decimal import Decimal
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -247,8 +248,6 @@ def _majority_pass(found: _Sorted) -> tuple[Verdict, str]:
 
 
 def _weighted(found: _Sorted, threshold: float) -> tuple[Verdict, str]:
-    from decimal import Decimal
-
     def weight(evaluations: list[EvaluationResult]) -> Decimal:
         # As written in the file: in binary, 0.7 + 0.1 falls short of 0.8.
         return sum((Decimal(repr(evaluation.weight)) for evaluation in evaluations), Decimal(0))

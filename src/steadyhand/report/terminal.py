@@ -20,7 +20,7 @@ from steadyhand.records.evaluation import Outcome, Verdict
 from steadyhand.records.event import Noted
 from steadyhand.records.run import RunHeader, TrialRecord
 from steadyhand.report import wording
-from steadyhand.report.details import Incidents, is_conversation, render_incidents
+from steadyhand.report.details import Incidents, is_conversation, render_incidents, render_passed_checks
 from steadyhand.report.figures import FIGURE_COLUMNS, figure_cells, render_figures
 from steadyhand.report.table import Cell, Page, one_line, render_table, tell_apart, visible
 from steadyhand.report.transcript import (
@@ -282,8 +282,6 @@ def _passed_in_full(found: _Gathered, planned: Mapping[str, int], page: Page, vi
         numbered = planned.get(trial.key.scenario_id, 0) > 1
         yield page.paint(visible(wording.scenario_label(trial, numbered=numbered)), "strong")
         if view.singly:
-            from steadyhand.report.details import render_passed_checks
-
             yield from render_passed_checks(trial, page)
         yield from render_endings(trial, page)
         if view.transcripts != "none":

@@ -19,7 +19,7 @@ from steadyhand.records.base import Record
 from steadyhand.records.evaluation import Rubric
 from steadyhand.records.location import Place, Problem
 from steadyhand.records.scenario import Matrix, Scenario
-from steadyhand.spec.agent import Catalogue, Extend, Vocabulary, slug
+from steadyhand.spec.agent import Catalogue, Extend, Vocabulary, read_agent, slug, vocabulary_of
 from steadyhand.spec.patterns import PatternFinding, inspect_pattern
 from steadyhand.spec.validation import Findings, describe, nearest
 from steadyhand.spec.yaml import Document, given_document, read_document
@@ -134,7 +134,7 @@ class _Reader:
         if dialect is None:
             self._pass_over(file, document, findings)
         elif dialect == "agent":
-            self._keep(self._read_agent(document, findings), file, document)
+            self._keep(read_agent(document, findings, self._extended(document, findings)), file, document)
         elif dialect == "decision":
             from steadyhand.spec.decision import read_decision
 
@@ -153,14 +153,7 @@ class _Reader:
         self.recognised += dialect is not None
         self.problems.extend(findings.problems)
 
-    def _read_agent(self, document: Document, findings: Findings) -> Scenario | None:
-        from steadyhand.spec.agent import read_agent
-
-        return read_agent(document, findings, self._extended(document, findings))
-
     def _extended(self, document: Document, findings: Findings) -> Vocabulary:
-        from steadyhand.spec.agent import vocabulary_of
-
         return vocabulary_of(document, findings, self._vocabulary, self._extend)
 
     def _keep(self, scenario: Scenario | None, file: Found, document: Document) -> None:
