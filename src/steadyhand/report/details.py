@@ -15,8 +15,10 @@ from steadyhand.records.event import (
     Lagged,
     Retried,
     Waited,
+    answers_finish,
+    transcript_of,
 )
-from steadyhand.records.run import TrialRecord, answers_finish, exported_transcript, transcript_of
+from steadyhand.records.run import TrialRecord, exported_transcript
 from steadyhand.report import wording
 from steadyhand.report.table import Page, cells, clip, one_line, visible
 from steadyhand.report.transcript import render_endings, render_transcript

@@ -13,8 +13,8 @@ from steadyhand.judging.rates import ScenarioRate, percent
 from steadyhand.judging.statistics import pass_hat_k
 from steadyhand.records.chat import FinishReason
 from steadyhand.records.evaluation import EvaluationResult, LatencyTier, RubricScore
-from steadyhand.records.event import ModelCalled
-from steadyhand.records.run import Judged, Spent, Target, TrialRecord, answers_finish
+from steadyhand.records.event import ModelCalled, answers_finish
+from steadyhand.records.run import Judged, Spent, Target, TrialRecord
 from steadyhand.report.table import Cell, clip, one_line
 
 JunitInconclusive = Literal["skipped", "failure", "error"]
