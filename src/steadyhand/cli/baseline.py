@@ -11,7 +11,7 @@ from steadyhand.cli.terminal import STDOUT, Unwritten, say, write_report
 from steadyhand.compose.comparison import open_source
 from steadyhand.compose.settings import Settings
 from steadyhand.errors import SetupError
-from steadyhand.judging.gate import baseline_lines, baseline_of
+from steadyhand.judging.baseline import baseline_lines, baseline_of
 from steadyhand.records.config import RunOptions
 from steadyhand.version import __version__
 

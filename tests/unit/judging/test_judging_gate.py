@@ -5,17 +5,8 @@ import msgspec
 import pytest
 
 from steadyhand.errors import ExitCode
-from steadyhand.judging.gate import (
-    ABSOLUTE,
-    Baseline,
-    Rule,
-    baseline_lines,
-    baseline_of,
-    detectable_drop,
-    gate_test,
-    hold_against,
-    side_of,
-)
+from steadyhand.judging.baseline import Baseline, baseline_lines, baseline_of, side_of
+from steadyhand.judging.gate import ABSOLUTE, Rule, detectable_drop, gate_test, hold_against
 from steadyhand.records.evaluation import LatencyTier
 from steadyhand.records.run import JUDGE_PART, SCENARIO_PART
 from support.late import Late
