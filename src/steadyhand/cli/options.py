@@ -199,8 +199,3 @@ def filters(command: F) -> F:
     return click.option(
         "--tag", "tags", multiple=True, metavar="TAG", help="Only scenarios with this tag (repeatable)."
     )(command)
-
-
-def number(count: int, noun: str, plural: str = "") -> str:
-    """Such as `1 scenario` and `2 scenarios`."""
-    return f"{count} {noun if count == 1 else plural or noun + 's'}"

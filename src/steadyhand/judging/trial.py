@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from steadyhand.records.base import Record
+from steadyhand.records.base import Record, counted
 from steadyhand.records.chat import SafetyTimeline
 from steadyhand.records.evaluation import (
     EMPTY_REPLY,
@@ -277,11 +277,11 @@ def _undecided(found: _Sorted) -> tuple[Verdict, str]:
 
 def _could_not(undecided: list[EvaluationResult]) -> str:
     word = "raised an error" if undecided[0].verdict is Verdict.ERROR else "could not be decided"
-    return f"{len(undecided)} check{'' if len(undecided) == 1 else 's'} {word}"
+    return f"{counted(len(undecided), 'check')} {word}"
 
 
 def _checks(found: _Sorted) -> str:
-    return f"{found.total} check" if found.total == 1 else f"{found.total} checks"
+    return counted(found.total, "check")
 
 
 def label(evaluation: EvaluationResult) -> str:

@@ -13,6 +13,7 @@ from pydantic import AfterValidator
 
 from steadyhand.builtin.evaluators.text import excerpt
 from steadyhand.ports.evaluator import EvaluationContext
+from steadyhand.records.base import counted
 from steadyhand.records.event import ServiceCalled, TrajectoryStep
 from steadyhand.records.result import ExecutionResult
 from steadyhand.runtime.values import Mismatch, as_list, includes, mismatches
@@ -74,7 +75,7 @@ def _difference(mismatch: Mismatch) -> str:
         return f"{mismatch.path} was not given"
     if mismatch.kind == "length":
         found, wanted = len(as_list(mismatch.found) or ()), len(as_list(mismatch.expected) or ())
-        return f"{mismatch.path} had {found} {'entry' if found == 1 else 'entries'}, not {wanted}"
+        return f"{mismatch.path} had {counted(found, 'entry', 'entries')}, not {wanted}"
     return f"{mismatch.path} was {excerpt(repr(mismatch.found))}, not {excerpt(repr(mismatch.expected))}"
 
 

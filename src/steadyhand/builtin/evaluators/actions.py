@@ -27,10 +27,10 @@ from steadyhand.builtin.evaluators.action_match import (
     unseen_arguments,
     unserved,
 )
-from steadyhand.builtin.evaluators.text import CountFromZero, PositiveMilliseconds, counted, excerpt
+from steadyhand.builtin.evaluators.text import CountFromZero, PositiveMilliseconds, excerpt
 from steadyhand.builtin.evaluators.timing import harness_ms
 from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams
-from steadyhand.records.base import shorten
+from steadyhand.records.base import counted, shorten
 from steadyhand.records.evaluation import EvaluationResult, Evidence, failed, inconclusive, passed
 from steadyhand.records.event import ServiceCalled, TrajectoryStep, Visible
 from steadyhand.records.result import ExecutionResult
