@@ -20,9 +20,10 @@ from urllib.parse import quote, urlsplit, urlunsplit
 
 from pydantic import Field
 
-from steadyhand.builtin.models.http.connection import Broken, Connection, Response, Stamps
+from steadyhand.builtin.models.http.connection import Broken, Connection, Response
 from steadyhand.builtin.models.http.proxy import Proxy, proxy_for
 from steadyhand.builtin.models.http.stamped_socket import KERNEL_STAMPS, StampedSocket
+from steadyhand.builtin.models.http.stamps import Stamps
 from steadyhand.errors import ModelError, SetupError
 from steadyhand.plugins.plugin import Options
 from steadyhand.records.base import Record, shorten

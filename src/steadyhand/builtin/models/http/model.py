@@ -16,7 +16,8 @@ from typing import Any, Protocol
 import msgspec
 
 from steadyhand.builtin.models.http.client import CannotConnect, Endpoint, HttpClient, HttpSettings, status_error
-from steadyhand.builtin.models.http.connection import Broken, Connection, NotHttp, Response, Stamps
+from steadyhand.builtin.models.http.connection import Broken, Connection, NotHttp, Response
+from steadyhand.builtin.models.http.stamps import Stamps
 from steadyhand.builtin.models.http.stream import (
     AnswerReader,
     ErrorInAnswer,
