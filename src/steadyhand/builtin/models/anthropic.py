@@ -9,7 +9,8 @@ from typing import Any, ClassVar, Literal
 import msgspec
 from pydantic import Field
 
-from steadyhand.builtin.models.http.client import (
+from steadyhand.builtin.models.http.model import HttpModel, client_body
+from steadyhand.builtin.models.http.settings import (
     Asking,
     HttpOptions,
     HttpSettings,
@@ -17,7 +18,6 @@ from steadyhand.builtin.models.http.client import (
     read_endpoint,
     read_key,
 )
-from steadyhand.builtin.models.http.model import HttpModel, client_body
 from steadyhand.builtin.models.http.stream import (
     NOT_DECODED,
     AnswerReader,

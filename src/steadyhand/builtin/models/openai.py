@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from steadyhand.builtin.models.http.client import (
+from steadyhand.builtin.models.http.model import HttpModel
+from steadyhand.builtin.models.http.settings import (
     Asking,
     HttpOptions,
     HttpSettings,
@@ -12,7 +13,6 @@ from steadyhand.builtin.models.http.client import (
     read_endpoint,
     read_key,
 )
-from steadyhand.builtin.models.http.model import HttpModel
 from steadyhand.builtin.models.openai_chat import ChatCompletions
 from steadyhand.builtin.models.openai_responses import Responses
 from steadyhand.errors import SetupError

@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from steadyhand.builtin.models.http.client import Asking
 from steadyhand.builtin.models.http.model import client_body
+from steadyhand.builtin.models.http.settings import Asking
 from steadyhand.builtin.models.http.stream import (
     NOT_DECODED,
     AnswerReader,

@@ -15,8 +15,9 @@ from typing import Any, Protocol
 
 import msgspec
 
-from steadyhand.builtin.models.http.client import CannotConnect, Endpoint, HttpClient, HttpSettings, status_error
+from steadyhand.builtin.models.http.client import CannotConnect, Endpoint, HttpClient, status_error
 from steadyhand.builtin.models.http.connection import Broken, Connection, NotHttp, Response
+from steadyhand.builtin.models.http.settings import HttpSettings
 from steadyhand.builtin.models.http.stamps import Stamps
 from steadyhand.builtin.models.http.stream import (
     AnswerReader,
