@@ -34,12 +34,19 @@ class Stamps:
         self.when_sent: Callable[[], None] | None = None
 
     @property
-    def first_byte(self) -> float | None:
-        return self.times[0] if self.times else None
+    def begun(self) -> float:
+        """`sent`, or `started` if it was not sent yet: where the times of the answer count from."""
+        return self.sent if self.sent is not None else self.started
 
     @property
     def last_byte(self) -> float | None:
         return self.times[-1] if self.times else None
+
+    @property
+    def arrivals(self) -> tuple[tuple[float, int], ...]:
+        """(milliseconds after `begun`, bytes of the body so far) for each packet with a part of the body."""
+        begun, pairs = self.begun, zip(self.times, self.totals, strict=True)
+        return tuple([(round((moment - begun) * 1000, 3), total) for moment, total in pairs if total])
 
     def arrival(self, count: int) -> float:
         """When the first `count` bytes of the body had arrived."""
@@ -57,22 +64,21 @@ class Stamps:
             self.clock = clock
 
     def chunks(self, pieces: list[tuple[int, int]]) -> tuple[tuple[float, int], ...]:
-        """(milliseconds after `sent`, characters) for (bytes of the body, characters); one packet makes one chunk."""
-        sent = self.sent if self.sent is not None else self.started
-        totals = self.totals
+        """(milliseconds after `begun`, characters) for (bytes of the body, characters); one packet makes one chunk."""
+        begun, totals = self.begun, self.totals
         if pieces and totals[0] >= pieces[-1][0]:
-            return ((ms_of(self.times[0] - sent), sum([length for _, length in pieces])),)
+            return ((ms_of(self.times[0] - begun), sum([length for _, length in pieces])),)
         chunks: list[tuple[float, int]] = []
         packet = -1
         reach = characters = 0
         for count, length in pieces:
             if packet < 0 or count > reach:
                 if packet >= 0:
-                    chunks.append((ms_of(self.times[packet] - sent), characters))
+                    chunks.append((ms_of(self.times[packet] - begun), characters))
                 packet = min(bisect_left(totals, count), len(totals) - 1)
                 reach = max(totals[packet], count)
                 characters = 0
             characters += length
         if packet >= 0:
-            chunks.append((ms_of(self.times[packet] - sent), characters))
+            chunks.append((ms_of(self.times[packet] - begun), characters))
         return tuple(chunks)
