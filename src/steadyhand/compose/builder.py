@@ -130,7 +130,7 @@ class Builder:
 
         Raises `UsageError`.
         """
-        if any(needs_services(scenario, self._registries.registry(scenario)) for scenario in scenarios):
+        if any(map(self._reaches_services, scenarios)):
             self._services = TrialServices(self._settings)
             self._services.check(scenarios)
         # An import in the middle of a run blocks the event loop and disturbs timed calls.
@@ -154,13 +154,8 @@ class Builder:
         """
         importlib.import_module("jsonschema")
         for scenario in scenarios:
-            overrides = self._judges.overrides(scenario)
-            self.notices.update(dict.fromkeys(overrides))
-            self._notes[scenario.id] = (*self._judges.warnings(scenario), *overrides)
-            if self._judges.needed(scenario):
-                self._judges.get(scenario)
-                self._doubts(scenario, self._judges)
-            self._judges.rubric_scorer(scenario)
+            self._notes[scenario.id] = tuple(self._notes_on_judge(scenario))
+            self._prepare_judge(scenario)
             for spec in evaluation_specs(scenario):
                 self._registries.registry(scenario).evaluator(spec.type)
         self._budget.check(self._models.names)
@@ -180,7 +175,7 @@ class Builder:
             steps=self._steps,
             doubts=self._doubts(scenario, self._judges),
             agent=agent,
-            judge=self._judges.get(scenario) if self._judges.needed(scenario) else None,
+            judge=self._judge(scenario),
             model_name=stored.model,
             seed=stored.seed,
             score_rubric=self._judges.rubric_scorer(scenario),
@@ -193,9 +188,7 @@ class Builder:
         )
 
     def _prepare(self, scenario: Scenario) -> None:
-        overrides = self._judges.overrides(scenario)
-        self.notices.update(dict.fromkeys(overrides))
-        warnings = [*self._registries.warnings(scenario), *self._judges.warnings(scenario), *overrides]
+        warnings = [*self._registries.warnings(scenario), *self._notes_on_judge(scenario)]
         agent = self._agent(scenario)
         if agent is not None:
             name, shows = declared_by(agent)
@@ -203,10 +196,7 @@ class Builder:
             self.out_of_reach.update(unreached)
             warnings += unreached
         self._notes[scenario.id] = tuple(warnings)
-        if self._judges.needed(scenario):
-            self._judges.get(scenario)
-            self._doubts(scenario, self._judges)
-        self._judges.rubric_scorer(scenario)
+        self._prepare_judge(scenario)
         self._user(scenario)
         if self._services is not None:
             self._services.prepare(scenario, self._registries.registry(scenario))
@@ -215,6 +205,16 @@ class Builder:
             self._registries.registry(scenario).termination(name)
         for spec in evaluation_specs(scenario):
             self._registries.registry(scenario).evaluator(spec.type)
+
+    def _notes_on_judge(self, scenario: Scenario) -> list[str]:
+        overrides = self._judges.overrides(scenario)
+        self.notices.update(dict.fromkeys(overrides))
+        return [*self._judges.warnings(scenario), *overrides]
+
+    def _prepare_judge(self, scenario: Scenario) -> None:
+        if self._judge(scenario) is not None:
+            self._doubts(scenario, self._judges)
+        self._judges.rubric_scorer(scenario)
 
     def build(self, planned: PlannedTrial) -> TrialParts:
         scenario = planned.scenario
@@ -262,15 +262,18 @@ class Builder:
         model = self._model(scenario)
         return _Shared(
             registry=self._registries.registry(scenario),
-            judge=self._judges.get(scenario) if self._judges.needed(scenario) else None,
+            judge=self._judge(scenario),
             model_name=model.name if model else None,
             score_rubric=self._judges.rubric_scorer(scenario),
             retry=RetryPolicy(retries=self._settings.retries),
-            needs_services=needs_services(scenario, self._registries.registry(scenario)),
+            needs_services=self._reaches_services(scenario),
             missing_plugins=self._missing_plugins(scenario),
             doubts=self._doubts(scenario, self._judges),
             needs_user=needs_user(scenario),
         )
+
+    def _judge(self, scenario: Scenario) -> Judge | None:
+        return self._judges.get(scenario) if self._judges.needed(scenario) else None
 
     def _missing_plugins(self, scenario: Scenario) -> tuple[str, ...]:
         missing = self._registries.missing(scenario)
