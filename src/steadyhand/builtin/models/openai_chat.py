@@ -319,9 +319,4 @@ def _message(message: Message) -> dict[str, Any]:
 
 
 def _tool_call(call: ToolCall) -> dict[str, Any]:
-    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments_of(call)}}
-
-
-def arguments_of(call: ToolCall) -> str:
-    """A call's arguments as the model wrote them, or encoded again."""
-    return call.raw if call.raw is not None else _encode(call.arguments).decode()
+    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments_text}}
