@@ -25,11 +25,11 @@ import steadyhand
 from benchmarks.figures import Figure
 from benchmarks.scale import write_checks
 from benchmarks.throughput import SCENARIO
-from steadyhand.batch.crew import Crew, CrewSize
 from steadyhand.batch.local import Batch
 from steadyhand.batch.local_worker import LocalWorkers
 from steadyhand.batch.messages import CallEnd, LeaveRequest, Order, Orders, Report, WorkerSetup
 from steadyhand.batch.provider import ProviderGate
+from steadyhand.batch.worker_pool import PoolSize, WorkerPool
 from steadyhand.children.channel import Channel, Frames, Kind, packed, read, receive_variables
 from steadyhand.children.process import die_with_parent
 from steadyhand.compose.run import Run
@@ -85,25 +85,25 @@ def measure_driver(kind: str, workers: int) -> dict[str, float]:
 
     async def drive() -> dict[str, float]:
         setup = WorkerSetup(version="", name="", saved={"record": record})
-        crew = Crew(
+        pool = WorkerPool(
             LocalWorkers("benchmarks.driver:answer", setup),
-            CrewSize(workers, PLACES * workers),
+            PoolSize(workers, PLACES * workers),
             gate=ProviderGate(clock=SystemClock()),
             spent=lambda event: None,
             note=print,
         )
 
         def keep(trial: TrialRecord) -> TrialRecord:
-            return writer.append(trial, crew.encoded(trial.key))
+            return writer.append(trial, pool.encoded(trial.key))
 
-        await crew.open()
+        await pool.open()
         try:
             began, cpu = time.perf_counter(), time.process_time()
-            await Batch(crew, keep=keep).run(run.planned)
+            await Batch(pool, keep=keep).run(run.planned)
             writer.close()
             wall_s, cpu_s = time.perf_counter() - began, time.process_time() - cpu
         finally:
-            await crew.close()
+            await pool.close()
         return {"rate": TRIALS / wall_s, "cpu_ms": cpu_s * 1000 / TRIALS}
 
     return uvloop.run(drive())

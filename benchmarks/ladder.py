@@ -29,8 +29,9 @@ from benchmarks.figures import Figure
 from benchmarks.latency import model_server
 from benchmarks.throughput import cpu_s, measure_ours, text_of
 from steadyhand.batch.provider import ProviderGate, ProviderLimits
-from steadyhand.builtin.models.http.client import Asking, HttpClient
-from steadyhand.builtin.models.http.connection import Stamps
+from steadyhand.builtin.models.http.client import HttpClient
+from steadyhand.builtin.models.http.settings import Asking
+from steadyhand.builtin.models.http.stamps import Stamps
 from steadyhand.builtin.models.openai import OpenAIModel
 from steadyhand.builtin.models.openai_chat import ChatCompletions
 from steadyhand.engine.limits import LagMonitor, SystemClock

@@ -8,12 +8,9 @@ does everything it can: the action `refund`, a call of `orders.refund`, the file
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import functools
 import os
-import random
 import shlex
-import sqlite3
 import sys
 import textwrap
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -27,23 +24,19 @@ from msgspec.structs import replace
 
 from steadyhand.builtin.agents.model import ModelAgent
 from steadyhand.builtin.agents.runtime import RuntimeAgent
-from steadyhand.builtin.mocks.javascript import QuickJsSandbox
 from steadyhand.builtin.models.openai import OpenAIModel
-from steadyhand.builtin.services.database import make_database
 from steadyhand.compose.scenarios import build_registry
 from steadyhand.engine.trial import run_trial
 from steadyhand.errors import AgentError, ModelError
 from steadyhand.plugins.plugin import AgentSettings, ModelSettings, RunScope
 from steadyhand.ports.agent import Agent, AgentFacts, Reply, Shows, Turn, Visible, agent_facts, shows_of
-from steadyhand.records.chat import Message, ToolCall
+from steadyhand.records.chat import ToolCall
 from steadyhand.records.evaluation import EvaluationSpec, Verdict
 from steadyhand.records.event import VISIBLE, ActionTaken, ModelCalled
 from steadyhand.records.run import TrialRecord
-from steadyhand.records.scenario import Ask, DatabaseSeed, Mock, RunCode, Step
-from steadyhand.runtime.mocks import MockTable
-from steadyhand.runtime.runtime import AgentRuntime
+from steadyhand.records.scenario import RunCode, Step
 from steadyhand.testing import Answer, ModelServer, ScriptedAgent, Served
-from support.agents import a_trial, an_agent, turn
+from support.agents import a_trial, an_agent, refund_trial, turn
 from support.elizaos_server import ElizaosAction, ElizaosAnswer, ElizaosServer
 from support.late import Late
 from support.trial import HERE, a_scenario
@@ -411,8 +404,6 @@ async def test_the_next_turn_is_not_answered_with_the_one_that_was_cancelled(bui
     await agent.close()
 
 
-SEED = DatabaseSeed(url="sqlite:///done.sqlite")
-MOCK = Mock(method="refund", service="orders", place=HERE, response={"refunded": True})
 ROWS = "SELECT id FROM done"
 DONE_OR_NOT: list[tuple[Visible, dict[str, Any], dict[str, Any]]] = [
     (
@@ -456,22 +447,7 @@ async def _tried(build: Callable[[], Agent], folder: Path, said: str) -> TrialRe
         for _, *pair in DONE_OR_NOT
         for check in pair
     ]
-    task = Ask(messages=(Message(role="user", content=said),))
-    scenario = a_scenario(mocks=[MOCK])
-    scenario = replace(
-        scenario,
-        setup=replace(scenario.setup, database=SEED),
-        steps=(Step(index=0, name="one", place=HERE, task=task, evaluations=tuple(specs)),),
-    )
-    parts = a_trial(folder, scenario=scenario, agent=build()).parts
-    with contextlib.closing(sqlite3.connect(folder / "done.sqlite")) as made:
-        made.execute("CREATE TABLE done (id INTEGER)")
-    # In place: copying, seeding and removing it would start three more processes.
-    parts.database = make_database(SEED, environment=parts.environment, folder=folder, live=True)
-    assert parts.database is not None
-    mocks = MockTable([MOCK], scripts=QuickJsSandbox(), random=random.Random(7), clock=parts.clock)
-    parts.services = AgentRuntime(mocks=mocks, services={"database": parts.database.service()})
-    return await run_trial(parts)
+    return await refund_trial(build(), folder, specs, said)
 
 
 @pytest.mark.parametrize("done", [True, False])

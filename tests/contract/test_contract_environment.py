@@ -17,7 +17,8 @@ from steadyhand.builtin.environments.local import LocalEnvironment
 from steadyhand.builtin.environments.sandbox import sandbox_available
 from steadyhand.errors import WorkspaceError
 from steadyhand.plugins.plugin import EnvironmentSettings
-from steadyhand.ports.environment import EnvironmentProvider, closes_at_once
+from steadyhand.ports.agent import closes_at_once
+from steadyhand.ports.environment import EnvironmentProvider
 from steadyhand.records.result import FileSystemOperation
 from support.e2b_server import E2BServer
 from support.patience import with_enough_time

@@ -6,34 +6,23 @@ those of "What an agent shows" in docs/agents.md.
 
 from __future__ import annotations
 
-import contextlib
-import random
 import shlex
-import sqlite3
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
-from steadyhand.builtin.mocks.javascript import QuickJsSandbox
 from steadyhand.builtin.plugin import EVALUATORS
-from steadyhand.builtin.services.database import make_database
 from steadyhand.compose.scenarios import build_registry
-from steadyhand.engine.trial import run_trial
 from steadyhand.ports.agent import Reply, Shows, shows_of
 from steadyhand.ports.evaluator import reads_of
-from steadyhand.records.chat import Message
 from steadyhand.records.evaluation import EvaluationSpec, Verdict
 from steadyhand.records.event import VISIBLE, ActionTaken
 from steadyhand.records.run import TrialRecord
-from steadyhand.records.scenario import Ask, DatabaseSeed, Mock, Step
-from steadyhand.runtime.mocks import MockTable
-from steadyhand.runtime.runtime import AgentRuntime
 from steadyhand.testing import ScriptedAgent, ScriptedChatModel
-from support.agents import a_trial, an_agent, gateway_of
-from support.trial import HERE, a_scenario
+from support.agents import an_agent, gateway_of, refund_trial
+from support.trial import HERE
 
 pytestmark = pytest.mark.usefixtures("forked_agents")
 
@@ -88,8 +77,6 @@ DECLARED: dict[str, tuple[str, dict[str, Any], bool, tuple[str, ...]]] = {
 SERVED_ONLY = {name for name in DECLARED if ", mcp" in name and not name.startswith("elizaos")}
 
 INSERT = "INSERT INTO done VALUES (17)"
-SEED = DatabaseSeed(url="sqlite:///done.sqlite")
-MOCK = Mock(method="refund", service="orders", place=HERE, response={"refunded": True})
 ROWS = "SELECT id FROM done"
 REFUND = {"action": "refund", "params": {"id": 17}}
 WIPE = {"action": "wipe"}  # not a tool of ours, and it never happens
@@ -161,20 +148,8 @@ async def _tried(shows: Shows, folder: Path, *, acts: bool, checks: list[tuple[s
             await trial.services.call("database", "execute", [], {"sql": INSERT})
         return Reply(text="done")
 
-    specs = tuple(EvaluationSpec(type=type_, place=HERE, params=params) for type_, params in checks)
-    task = Ask(messages=(Message(role="user", content="refund"),))
-    scenario = a_scenario(mocks=[MOCK])
-    steps = (Step(index=0, name="one", place=HERE, task=task, evaluations=specs),)
-    scenario = replace(scenario, setup=replace(scenario.setup, database=SEED), steps=steps)
-    parts = a_trial(folder, scenario=scenario, agent=ScriptedAgent(say, shows=shows)).parts
-    with contextlib.closing(sqlite3.connect(folder / "done.sqlite")) as made:
-        made.execute("CREATE TABLE done (id INTEGER)")
-    # In place: copying, seeding and removing it would start three more processes.
-    parts.database = make_database(SEED, environment=parts.environment, folder=folder, live=True)
-    assert parts.database is not None
-    mocks = MockTable([MOCK], scripts=QuickJsSandbox(), random=random.Random(7), clock=parts.clock)
-    parts.services = AgentRuntime(mocks=mocks, services={"database": parts.database.service()})
-    return await run_trial(parts)
+    specs = [EvaluationSpec(type=type_, place=HERE, params=params) for type_, params in checks]
+    return await refund_trial(ScriptedAgent(say, shows=shows), folder, specs)
 
 
 def _expected(shows: Shows, reads: str, params: dict[str, Any], holds: bool, *, acts: bool) -> Verdict:

@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import contextlib
+import random
+import sqlite3
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from steadyhand.builtin.environments.local import LocalEnvironment
+from steadyhand.builtin.mocks.javascript import QuickJsSandbox
 from steadyhand.builtin.plugin import builtin_plugin
+from steadyhand.builtin.services.database import make_database
 from steadyhand.engine.context import RunningTrial, TrialParts
 from steadyhand.engine.model_call import RetryPolicy
+from steadyhand.engine.trial import run_trial
 from steadyhand.gateway.run import run_gateway
 from steadyhand.gateway.server import GatewayServer, TrialGateway
 from steadyhand.plugins.plugin import AgentSettings, EnvironmentSettings
 from steadyhand.plugins.registry import Registry
 from steadyhand.ports.agent import Agent, Turn
 from steadyhand.records.chat import Message
-from steadyhand.records.run import TrialKey
-from support.trial import a_scenario
+from steadyhand.records.evaluation import EvaluationSpec
+from steadyhand.records.run import TrialKey, TrialRecord
+from steadyhand.records.scenario import Ask, DatabaseSeed, Mock, Step
+from steadyhand.runtime.mocks import MockTable
+from steadyhand.runtime.runtime import AgentRuntime
+from support.trial import HERE, a_scenario
 
 
 def a_trial(folder: Path, **parts: Any) -> RunningTrial:
@@ -34,6 +46,30 @@ def a_trial(folder: Path, **parts: Any) -> RunningTrial:
             **{"retry": RetryPolicy(retries=0), **parts},
         )
     )
+
+
+async def refund_trial(
+    agent: Agent, folder: Path, checks: Sequence[EvaluationSpec], said: str = "refund"
+) -> TrialRecord:
+    """A whole trial with these checks, a workspace, a mock of `orders.refund` and a database with the table `done`."""
+    mock = Mock(method="refund", service="orders", place=HERE, response={"refunded": True})
+    seed = DatabaseSeed(url="sqlite:///done.sqlite")
+    task = Ask(messages=(Message(role="user", content=said),))
+    scenario = a_scenario(mocks=[mock])
+    scenario = msgspec.structs.replace(
+        scenario,
+        setup=msgspec.structs.replace(scenario.setup, database=seed),
+        steps=(Step(index=0, name="one", place=HERE, task=task, evaluations=tuple(checks)),),
+    )
+    parts = a_trial(folder, scenario=scenario, agent=agent).parts
+    with contextlib.closing(sqlite3.connect(folder / "done.sqlite")) as made:
+        made.execute("CREATE TABLE done (id INTEGER)")
+    # In place: copying, seeding and removing it would start three more processes.
+    parts.database = make_database(seed, environment=parts.environment, folder=folder, live=True)
+    assert parts.database is not None
+    mocks = MockTable([mock], scripts=QuickJsSandbox(), random=random.Random(7), clock=parts.clock)
+    parts.services = AgentRuntime(mocks=mocks, services={"database": parts.database.service()})
+    return await run_trial(parts)
 
 
 def an_agent(kind: str, folder: Path, **settings: Any) -> Agent:

@@ -7,7 +7,7 @@ SOURCE = Path(__file__).parents[2] / "src" / "steadyhand"
 WALL_CLOCK = re.compile(r"time\.time(?:_ns)?\(\)|datetime\.(?:utc)?now\(|gmtime\(|localtime\(")
 # Where the time of day is wanted: stamps, spans, and a server's `Retry-After` that names a time of day.
 STAMPS = {
-    "batch/crew.py",
+    "batch/worker_pool.py",
     "builtin/models/cassette.py",
     "builtin/models/http/client.py",
     "cli/gate.py",

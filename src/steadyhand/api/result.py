@@ -13,8 +13,8 @@ from steadyhand.judging.figures import FigureCollector, RunFigures
 from steadyhand.judging.rates import ScenarioRate, rates_exit_code
 from steadyhand.records.chat import Message
 from steadyhand.records.evaluation import EvaluationResult, FailureClass, LatencyTier, Outcome, Verdict
-from steadyhand.records.event import AnyEvent, TrajectoryStep
-from steadyhand.records.run import RunHeader, TrialKey, TrialRecord, trajectory_of, transcript_of
+from steadyhand.records.event import AnyEvent, TrajectoryStep, trajectory_of, transcript_of
+from steadyhand.records.run import RunHeader, TrialKey, TrialRecord
 from steadyhand.store.reader import RunReader
 
 StrPath = str | os.PathLike[str]

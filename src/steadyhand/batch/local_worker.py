@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from steadyhand.batch.crew import Link
 from steadyhand.batch.messages import Orders, Report, WorkerSetup
+from steadyhand.batch.worker_pool import Link
 from steadyhand.children.channel import Channel, MalformedMessage, read
 from steadyhand.children.process import ChildProcess
 from steadyhand.errors import SetupError

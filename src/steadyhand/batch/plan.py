@@ -10,7 +10,7 @@ from itertools import accumulate
 from typing import overload
 
 from steadyhand.errors import SetupError
-from steadyhand.records.base import Record
+from steadyhand.records.base import Record, counted
 from steadyhand.records.evaluation import EvaluationSpec
 from steadyhand.records.run import PlannedTrial, TrialKey
 from steadyhand.records.scenario import Ask, Converse, Scenario
@@ -246,11 +246,11 @@ class Estimate(Record):
             noun = f"turn{'' if most == 1 else 's'} of the agent"
             told = [f"{turns} {noun}" + (", each at least one model call" if self.agents <= _OURS else "")]
         if self.user_turns:
-            told.append(f"up to {_count(self.user_turns, 'model call')} for the simulated user")
+            told.append(f"up to {counted(self.user_turns, 'model call')} for the simulated user")
         if self.judge_checks:
-            told.append(f"up to {_count(self.judge_checks, 'check')} by a judge")
+            told.append(f"up to {counted(self.judge_checks, 'check')} by a judge")
         noun = "combination" if self.combinations == self.scenarios else "scenario"
-        many = f"{_count(self.trials, 'trial')} of {_count(self.scenarios, noun)}"
+        many = f"{counted(self.trials, 'trial')} of {counted(self.scenarios, noun)}"
         return f"{many}: {'; '.join(told)}"
 
 
@@ -315,7 +315,3 @@ def _of_one(scenario: Scenario, asks_judge: Callable[[Scenario, EvaluationSpec],
             judged += config.max_turns * (count(config.turn_evaluations) + conditions)
             judged += count(config.final_evaluations) + sum(count(turn.evaluations) for turn in config.script)
     return _Cost(least=least, most=most, user=user, judged=judged)
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -17,8 +17,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from steadyhand.batch.crew import Link, StartFailed
 from steadyhand.batch.messages import Orders, Report, WorkerSetup
+from steadyhand.batch.worker_pool import Link, StartFailed
 from steadyhand.children.channel import RemoteError, raised
 from steadyhand.errors import SetupError, SteadyhandError
 

@@ -139,7 +139,7 @@ def _refuse_without_reply(options: HttpAgentOptions, name: str) -> None:
 def _templated(settings: AgentSettings, options: HttpAgentOptions, url: str, name: str) -> Agent:
     """An agent whose interface is described in its options. Raises `SetupError`."""
     from steadyhand.builtin.agents.http import VALUES, SessionCall, TemplateAgent
-    from steadyhand.builtin.models.http.client import HttpSettings, check_headers, read_endpoint, read_key
+    from steadyhand.builtin.models.http.settings import HttpSettings, check_headers, read_endpoint, read_key
     from steadyhand.builtin.models.http.template import TemplateModel, TemplateWire, at_path, check_names
 
     variable = options.api_key_env or KEY_VARIABLE
@@ -186,8 +186,8 @@ class A2aAgentFactory(_RemoteAgentFactory):
         """Raises `SetupError` without the extra `a2a`, for something that is not a URL, or an option that is wrong."""
         from steadyhand.builtin.agents.addresses import shown_url
         from steadyhand.builtin.agents.options import A2aOptions
-        from steadyhand.builtin.models.http.client import check_headers, read_key
         from steadyhand.builtin.models.http.proxy import proxy_for
+        from steadyhand.builtin.models.http.settings import check_headers, read_key
 
         name = f"agent a2a:{shown_url(settings.target)}"
         if (missing := missing_extra("a2a")) is not None:

@@ -7,14 +7,16 @@ import contextlib
 import fcntl
 import json
 import os
+import selectors
 import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from steadyhand.children.channel import send_variables
+from steadyhand.children.channel import Frame, Frames, send_variables
 from steadyhand.children.daemons import (
     COMMAND_MARK,
     TRIAL_MARK,
@@ -155,6 +157,28 @@ class ChildProcess:
     @property
     def alive(self) -> bool:
         return self._process.poll() is None
+
+    def first_frame(self, deadline: float) -> Frame | None:
+        """Block until it sends a message, and read what it prints meanwhile; None if it closes the connection instead.
+
+        `deadline` is a time of `time.monotonic()`. Raises `TimeoutError`, and `MalformedMessage` if it is not one.
+        """
+        frames = Frames()
+        with selectors.DefaultSelector() as waiting:
+            waiting.register(self.connection, selectors.EVENT_READ)
+            waiting.register(self.output.fd, selectors.EVENT_READ)
+            while (left_s := deadline - time.monotonic()) > 0:
+                for key, _ in waiting.select(left_s):
+                    if key.fileobj == self.output.fd:
+                        if self.output.read() is None:
+                            waiting.unregister(self.output.fd)
+                        continue
+                    data = self.connection.recv(64 * 1024)
+                    if not data:
+                        return None
+                    for frame in frames.feed(data):
+                        return frame
+        raise TimeoutError
 
     def kill(self) -> None:
         """Kill it immediately, with its descendants and its process group. Safe to call twice."""

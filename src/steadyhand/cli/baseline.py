@@ -11,7 +11,8 @@ from steadyhand.cli.terminal import STDOUT, Unwritten, say, write_report
 from steadyhand.compose.comparison import open_source
 from steadyhand.compose.settings import Settings
 from steadyhand.errors import SetupError
-from steadyhand.judging.gate import baseline_lines, baseline_of
+from steadyhand.judging.baseline import baseline_lines, baseline_of
+from steadyhand.records.base import counted
 from steadyhand.records.config import RunOptions
 from steadyhand.version import __version__
 
@@ -37,7 +38,7 @@ def baseline(run: str, file: Path, runs: Path | None, config: Path | None) -> No
     if unwritten := write_report(file, baseline_lines(baseline_of(side, __version__))):
         raise Unwritten("; ".join(unwritten))
     if file != STDOUT:
-        say(f"wrote {file}: {shared.number(len(side.samples), 'entry', 'entries')}")
+        say(f"wrote {file}: {counted(len(side.samples), 'entry', 'entries')}")
     if undecided or not side.finished:
-        what = "is not finished" if not side.finished else f"has {shared.number(undecided, 'undecided trial')}"
+        what = "is not finished" if not side.finished else f"has {counted(undecided, 'undecided trial')}"
         say(f"steadyhand: run {side.run_id} {what}; the baseline uses only the trials that passed or failed", err=True)

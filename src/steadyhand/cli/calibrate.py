@@ -23,11 +23,7 @@ from steadyhand.store.calibration import keep_calibration
 @click.argument("labels", metavar="LABELS", type=click.Path(path_type=Path, dir_okay=False))
 @shared.project
 @click.option("--judge", metavar="NAME", help="Judge model, as provider/model. [default: the configured one]")
-@click.option(
-    "--votes",
-    type=click.IntRange(min=1),
-    help="Number of times to ask, for checks that do not set it. [default: as configured, or 1]",
-)
+@shared.votes
 @click.option("--runs", "out", type=click.Path(path_type=Path, file_okay=False), help="Folder of run records.")
 @click.option(
     "--env-file", type=click.Path(path_type=Path, dir_okay=False), help="File with environment variables for this run."

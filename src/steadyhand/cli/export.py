@@ -11,6 +11,7 @@ from steadyhand.cli import options as shared
 from steadyhand.cli.terminal import Unwritten, say
 from steadyhand.compose.run import rates_of
 from steadyhand.compose.settings import Settings
+from steadyhand.records.base import counted
 from steadyhand.records.config import RunOptions
 from steadyhand.report.export import export_tables
 from steadyhand.store.reader import RunReader, find_run
@@ -47,9 +48,9 @@ def export(
             file = folder / f"{reader.header.id}.eval"
             rates = rates_of(reader)
             count = write_inspect_log(reader.header, reader.trials(), rates, file, finished=reader.finished)
-            say(f"{shared.number(count, 'sample')} in {file}")
+            say(f"{counted(count, 'sample')} in {file}")
             return
         for file, count in export_tables(reader.header, reader.trials(), folder, kind).items():
-            say(f"{shared.number(count, 'row')} in {file}")
+            say(f"{counted(count, 'row')} in {file}")
     except OSError as error:
         raise Unwritten(f"cannot export to {folder}: {error.strerror or error}") from error

@@ -10,6 +10,7 @@ from steadyhand.cli import options as shared
 from steadyhand.cli.terminal import say
 from steadyhand.compose.settings import Settings
 from steadyhand.errors import SetupError
+from steadyhand.records.base import counted
 from steadyhand.records.config import RunOptions
 from steadyhand.store.labels import blank_labels, write_labels
 from steadyhand.store.reader import RunReader, find_run
@@ -39,4 +40,4 @@ def labels(run: str, config: Path | None, runs: Path | None, file: Path, *, ever
         hint = "" if every else "; run with --judge to get some, or use --all to list other checks"
         raise SetupError(f"run {reader.header.id} has no checks that a judge was asked about{hint}")
     count = write_labels(file, found)
-    say(f"{shared.number(count, 'check')} to label in {file}")
+    say(f"{counted(count, 'check')} to label in {file}")

@@ -7,12 +7,12 @@ from pathlib import Path
 import click
 
 from steadyhand.cli import options as shared
-from steadyhand.cli.options import number
 from steadyhand.cli.terminal import say
 from steadyhand.compose.scenarios import combinations_of, load_files, open_registries
 from steadyhand.compose.settings import Settings
 from steadyhand.errors import ExitCode, FileError
 from steadyhand.lint.scenario import FileIgnores, lint_scenario, unknown_code
+from steadyhand.records.base import counted
 from steadyhand.records.config import RunOptions
 from steadyhand.spec.agent import UNLOADED
 
@@ -63,5 +63,5 @@ def lint(
     for finding in findings:
         say(f"{finding} [{finding.code}]")
     left_out = f", {len(every) - len(findings)} ignored" if len(every) > len(findings) else ""
-    say(f"{number(len(scenarios), 'scenario')}: {number(len(findings), 'finding')}{left_out}", err=True)
+    say(f"{counted(len(scenarios), 'scenario')}: {counted(len(findings), 'finding')}{left_out}", err=True)
     ctx.exit(ExitCode.FAILED if findings else ExitCode.PASSED)

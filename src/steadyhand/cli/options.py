@@ -58,6 +58,37 @@ trust = click.option(
     help="Allow code, commands and files named by scenarios outside the project.",
 )
 
+max_cost = click.option(
+    "--max-cost", type=click.FloatRange(min=0, min_open=True), help="Stop starting trials once this much is spent."
+)
+
+max_tokens = click.option(
+    "--max-tokens", type=click.IntRange(min=1), help="Stop starting trials once this many tokens are used."
+)
+
+no_progress = click.option("--no-progress", is_flag=True, help="Do not show progress.")
+
+retries = click.option(
+    "--retries", type=click.IntRange(0, 20), help="Number of retries for a failed model call. [default: 2]"
+)
+
+strict_judge = click.option(
+    "--strict-judge", is_flag=True, help="Refuse to let a model be judged by itself or by a model from the same vendor."
+)
+
+timeout = click.option(
+    "--timeout",
+    "timeout_s",
+    type=click.FloatRange(min=0, min_open=True),
+    help="Time limit for a model call, in seconds.",
+)
+
+votes = click.option(
+    "--votes",
+    type=click.IntRange(min=1),
+    help="Number of times to ask, for checks that do not set it. [default: as configured, or 1]",
+)
+
 
 def workers(command: F) -> F:
     """--workers, --engine, --ray-address and --ray-env: where trials run."""
@@ -201,8 +232,3 @@ def filters(command: F) -> F:
     return click.option(
         "--tag", "tags", multiple=True, metavar="TAG", help="Only scenarios with this tag (repeatable)."
     )(command)
-
-
-def number(count: int, noun: str, plural: str = "") -> str:
-    """Such as `1 scenario` and `2 scenarios`."""
-    return f"{count} {noun if count == 1 else plural or noun + 's'}"

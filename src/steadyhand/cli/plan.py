@@ -15,6 +15,7 @@ from steadyhand.compose.run import Run
 from steadyhand.compose.settings import under_test
 from steadyhand.errors import SetupError
 from steadyhand.judging.statistics import trials_for_bound
+from steadyhand.records.base import counted
 from steadyhand.records.config import RunOptions, Selection
 
 _MOST_TRIALS = 100_000
@@ -46,9 +47,9 @@ def plan(
 ) -> None:
     """Calculate how many trials it takes to bound the failure rate. With PATH, also what that would run."""
     trials = trials_for_bound(bound, confidence, failures=failures)
-    none = f"with at most {shared.number(failures, 'failure')}" if failures else "without a failure"
+    none = f"with at most {counted(failures, 'failure')}" if failures else "without a failure"
     say(
-        f"{shared.number(trials, 'trial')} of a scenario {none} put its failure rate at {bound * 100:.6g}% or less, "
+        f"{counted(trials, 'trial')} of a scenario {none} put its failure rate at {bound * 100:.6g}% or less, "
         f"with {confidence * 100:.6g}% confidence"
     )
     if not paths:

@@ -23,33 +23,20 @@ from steadyhand.store.reader import find_run
 @shared.project
 @click.option("--judge", metavar="NAME", help="Judge model, as provider/model. [default: as when the run started]")
 @click.option("--rubric", metavar="NAME", help="Rubric to score with, in place of each scenario's own.")
-@click.option(
-    "--votes",
-    type=click.IntRange(min=1),
-    help="Number of times to ask, for checks that do not set it. [default: as configured, or 1]",
-)
-@click.option(
-    "--strict-judge", is_flag=True, help="Refuse to let a model be judged by itself or by a model from the same vendor."
-)
+@shared.votes
+@shared.strict_judge
 @click.option(
     "--env-file", type=click.Path(path_type=Path, dir_okay=False), help="File with environment variables for this run."
 )
 @click.option("--concurrency", type=click.IntRange(min=1), help="Number of trials to judge at once. [default: 8]")
-@click.option(
-    "--timeout",
-    "timeout_s",
-    type=click.FloatRange(min=0, min_open=True),
-    help="Time limit for a model call, in seconds.",
-)
-@click.option("--retries", type=click.IntRange(0, 20), help="Number of retries for a failed model call. [default: 2]")
-@click.option(
-    "--max-cost", type=click.FloatRange(min=0, min_open=True), help="Stop starting trials once this much is spent."
-)
-@click.option("--max-tokens", type=click.IntRange(min=1), help="Stop starting trials once this many tokens are used.")
+@shared.timeout
+@shared.retries
+@shared.max_cost
+@shared.max_tokens
 @shared.trust
 @shared.out
 @report_options
-@click.option("--no-progress", is_flag=True, help="Do not show progress.")
+@shared.no_progress
 @click.pass_context
 def rejudge(ctx: click.Context, /, run: str, **given: Any) -> None:
     """Judge the stored trials of a run again, using the current scenario files, without running any agent.

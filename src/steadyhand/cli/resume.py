@@ -37,7 +37,7 @@ _SHOWN = 10
 )
 @shared.trust
 @report_options
-@click.option("--no-progress", is_flag=True, help="Do not show progress.")
+@shared.no_progress
 @click.pass_context
 def resume(
     ctx: click.Context,

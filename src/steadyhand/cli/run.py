@@ -282,9 +282,7 @@ _HEADINGS = {
 @click.option("--user-model", metavar="NAME", help="Model that simulates the user.")
 @click.option("--agent", multiple=True, metavar="KIND", help="Agent under test (repeatable).")
 @click.option("--environment", metavar="TYPE", help="Environment to run in, overriding the scenario.")
-@click.option(
-    "--strict-judge", is_flag=True, help="Refuse to let a model be judged by itself or by a model from the same vendor."
-)
+@shared.strict_judge
 @click.option(
     "--judge-canaries",
     type=_FILE,
@@ -322,13 +320,8 @@ _HEADINGS = {
 @click.option("--dry-run", is_flag=True, help="List what would run, with an estimate of the model calls, and stop.")
 @click.option("--concurrency", type=click.IntRange(min=1), help="Number of trials to run at once. [default: 8]")
 @shared.workers
-@click.option(
-    "--timeout",
-    "timeout_s",
-    type=click.FloatRange(min=0, min_open=True),
-    help="Time limit for a model call, in seconds.",
-)
-@click.option("--retries", type=click.IntRange(0, 20), help="Number of retries for a failed model call. [default: 2]")
+@shared.timeout
+@shared.retries
 @click.option("--record", type=shared.FOLDER, metavar="DIR", help="Record every model call to this folder.")
 @click.option(
     "--replay", type=_DIR, metavar="DIR", help="Answer model calls from a recording, without using the network."
@@ -339,9 +332,7 @@ _HEADINGS = {
     default="zero",
     help="How long replayed answers take. [default: zero]",
 )
-@click.option(
-    "--max-cost", type=click.FloatRange(min=0, min_open=True), help="Stop starting trials once this much is spent."
-)
+@shared.max_cost
 @click.option(
     "--otlp-port",
     type=click.IntRange(1, 65535),
@@ -354,10 +345,10 @@ _HEADINGS = {
     metavar="[URL]",
     help="Export every trial as a trace to this OTLP endpoint. [URL: OTEL_EXPORTER_OTLP_ENDPOINT, or local port 4318]",
 )
-@click.option("--max-tokens", type=click.IntRange(min=1), help="Stop starting trials once this many tokens are used.")
+@shared.max_tokens
 @shared.out
 @report_options
-@click.option("--no-progress", is_flag=True, help="Do not show progress.")
+@shared.no_progress
 @click.pass_context
 def run(ctx: click.Context, /, **given: Any) -> None:
     """Run scenarios and report a verdict for each. PATH is a file, a folder or a glob.

@@ -6,11 +6,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import click
+import msgspec
 
 from steadyhand.cli import options as shared
 from steadyhand.cli.terminal import STDOUT, Unwritten, harmless_json, page, say, show, write_report
 from steadyhand.compose.run import rates_of
 from steadyhand.compose.settings import Settings
+from steadyhand.records.base import counted
 from steadyhand.records.config import RunOptions
 from steadyhand.report.run_list import render_runs, runs_json
 from steadyhand.store.reader import RunEntry, RunReader, list_runs
@@ -67,8 +69,6 @@ def runs(
         return
     saved = {run.id: _saved(run) for run in found}
     if json_file is not None:
-        import msgspec
-
         text = msgspec.json.format(msgspec.json.encode(runs_json(found, saved=saved)), indent=1)
         if unwritten := write_report(json_file, [harmless_json(text), b"\n"]):
             raise Unwritten("; ".join(unwritten))
@@ -82,16 +82,16 @@ def _prune(found: list[RunEntry], *, keep: int, before: datetime, yes: bool) -> 
     named = named_in_project(Path.cwd(), {run.id for run in found})
     old = prunable(found, keep=keep, before=before, named=named)
     if not old:
-        say(f"nothing to remove among {shared.number(len(found), 'run')}")
+        say(f"nothing to remove among {counted(len(found), 'run')}")
         return
     show(render_runs(old, page()))
     if not yes:
-        say(f"would remove {shared.number(len(old), 'run')}; add --yes to remove them")
+        say(f"would remove {counted(len(old), 'run')}; add --yes to remove them")
         return
     removed = [run for run in old if remove_run(run.path)]
-    say(f"removed {shared.number(len(removed), 'run')}")
+    say(f"removed {counted(len(removed), 'run')}")
     if len(removed) < len(old):
-        raise Unwritten(f"{shared.number(len(old) - len(removed), 'run')} could not be removed")
+        raise Unwritten(f"{counted(len(old) - len(removed), 'run')} could not be removed")
 
 
 def _saved(run: RunEntry) -> int:

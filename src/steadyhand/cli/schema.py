@@ -14,7 +14,8 @@ from steadyhand.cli.terminal import say, say_json
 from steadyhand.compose.scenarios import open_registries
 from steadyhand.compose.settings import Settings
 from steadyhand.errors import SetupError
-from steadyhand.judging.gate import baseline_schema, gate_schema
+from steadyhand.judging.baseline import baseline_schema
+from steadyhand.judging.gate import gate_schema
 from steadyhand.judging.run_comparison import comparison_schema
 from steadyhand.plugins.registry import EnvironmentNames, EvaluationCatalogue
 from steadyhand.records.config import RunOptions

@@ -8,12 +8,12 @@ from pathlib import Path
 import click
 
 from steadyhand.cli import options as shared
-from steadyhand.cli.options import number
 from steadyhand.cli.terminal import say
 from steadyhand.compose.scenarios import load_scenarios, open_registries
 from steadyhand.compose.selftest import selftest as run_selftest
 from steadyhand.compose.settings import Settings
 from steadyhand.errors import ExitCode, SetupError
+from steadyhand.records.base import counted
 from steadyhand.records.config import RunOptions, Selection
 
 
@@ -46,7 +46,7 @@ def selftest(
         raise SetupError("nothing to test: none of these scenarios has `examples`")
     tested = len(scenarios) - len(found.without_examples)
     say(
-        f"{number(tested, 'scenario')}, {number(found.answers, 'answer')}: {number(len(found.defects), 'defect')}",
+        f"{counted(tested, 'scenario')}, {counted(found.answers, 'answer')}: {counted(len(found.defects), 'defect')}",
         err=True,
     )
     for spec in found.untested:

@@ -9,11 +9,11 @@ import click
 import msgspec
 
 from steadyhand.cli import options as shared
-from steadyhand.cli.options import number
 from steadyhand.cli.terminal import say, say_json
 from steadyhand.compose.scenarios import Rubrics, combinations_of, load_files, open_registries
 from steadyhand.compose.settings import Settings
 from steadyhand.errors import ExitCode
+from steadyhand.records.base import counted
 from steadyhand.records.config import RunOptions
 from steadyhand.spec.load import Loaded
 
@@ -69,11 +69,11 @@ def _load(paths: tuple[str, ...], settings: Settings) -> Loaded:
 def _summary(loaded: Loaded, errors: int) -> str:
     warnings = len(loaded.problems) - errors
     parts = [
-        number(len(loaded.scenarios), "scenario"),
-        number(len(loaded.matrices), "matrix", "matrices"),
-        number(len(loaded.rubrics), "rubric"),
+        counted(len(loaded.scenarios), "scenario"),
+        counted(len(loaded.matrices), "matrix", "matrices"),
+        counted(len(loaded.rubrics), "rubric"),
     ]
-    return f"{', '.join(parts)}: {number(errors, 'error')}, {number(warnings, 'warning')}"
+    return f"{', '.join(parts)}: {counted(errors, 'error')}, {counted(warnings, 'warning')}"
 
 
 def _as_json(loaded: Loaded, errors: int) -> dict[str, Any]:

@@ -15,7 +15,6 @@ import msgspec
 from steadyhand.builtin.plugin import make_database
 from steadyhand.compose.models import DEFAULT_KIND, Judges, Models, Tape
 from steadyhand.compose.scenarios import (
-    Rubrics,
     ScenarioRegistries,
     needs_agent,
     needs_services,
@@ -29,7 +28,6 @@ from steadyhand.engine.context import PreparedCheck, PreparedStep, ScoreRubric, 
 from steadyhand.engine.limits import LagMonitor, SpendingLimit, SystemClock
 from steadyhand.engine.model_call import RetryPolicy
 from steadyhand.errors import SetupError
-from steadyhand.judging.rubric import timeliness_of
 from steadyhand.plugins.plugin import (
     AgentFactory,
     AgentSettings,
@@ -43,9 +41,7 @@ from steadyhand.ports.agent import (
     Agent,
     Gateway,
     Judge,
-    RubricJudge,
     Shows,
-    TrialContext,
     UserSimulator,
     agent_facts,
     user_needs_model,
@@ -54,7 +50,6 @@ from steadyhand.ports.environment import EnvironmentProvider
 from steadyhand.ports.model import ChatModel, Gate
 from steadyhand.ports.observer import EventSink
 from steadyhand.ports.services import OfferedDatabase
-from steadyhand.records.evaluation import LatencyTier, Material, RubricScore
 from steadyhand.records.run import PlannedTrial, TrialRecord
 from steadyhand.records.scenario import Converse, Scenario, evaluation_specs
 
@@ -110,7 +105,6 @@ class Builder:
         self._models = Models(registries, settings, parts.tape)
         self._judges = Judges(self._models, settings, registries)
         self._doubts = parts.doubts
-        self._rubrics = Rubrics(settings)
         self._services: TrialServices | None = None
         self._notes: dict[str, tuple[str, ...]] = {}
         self.notices: dict[str, None] = {}
@@ -136,7 +130,7 @@ class Builder:
 
         Raises `UsageError`.
         """
-        if any(needs_services(scenario, self._registries.registry(scenario)) for scenario in scenarios):
+        if any(map(self._reaches_services, scenarios)):
             self._services = TrialServices(self._settings)
             self._services.check(scenarios)
         # An import in the middle of a run blocks the event loop and disturbs timed calls.
@@ -160,13 +154,8 @@ class Builder:
         """
         importlib.import_module("jsonschema")
         for scenario in scenarios:
-            overrides = self._judges.overrides(scenario)
-            self.notices.update(dict.fromkeys(overrides))
-            self._notes[scenario.id] = (*self._judges.warnings(scenario), *overrides)
-            if self._judges.needed(scenario):
-                self._judges.get(scenario)
-                self._doubts(scenario, self._judges)
-            self._rubric_scorer(scenario)
+            self._notes[scenario.id] = tuple(self._notes_on_judge(scenario))
+            self._prepare_judge(scenario)
             for spec in evaluation_specs(scenario):
                 self._registries.registry(scenario).evaluator(spec.type)
         self._budget.check(self._models.names)
@@ -186,10 +175,10 @@ class Builder:
             steps=self._steps,
             doubts=self._doubts(scenario, self._judges),
             agent=agent,
-            judge=self._judges.get(scenario) if self._judges.needed(scenario) else None,
+            judge=self._judge(scenario),
             model_name=stored.model,
             seed=stored.seed,
-            score_rubric=self._rubric_scorer(scenario),
+            score_rubric=self._judges.rubric_scorer(scenario),
             lag=self._lag,
             gate=self._gate,
             retry=RetryPolicy(retries=self._settings.retries),
@@ -199,9 +188,7 @@ class Builder:
         )
 
     def _prepare(self, scenario: Scenario) -> None:
-        overrides = self._judges.overrides(scenario)
-        self.notices.update(dict.fromkeys(overrides))
-        warnings = [*self._registries.warnings(scenario), *self._judges.warnings(scenario), *overrides]
+        warnings = [*self._registries.warnings(scenario), *self._notes_on_judge(scenario)]
         agent = self._agent(scenario)
         if agent is not None:
             name, shows = declared_by(agent)
@@ -209,10 +196,7 @@ class Builder:
             self.out_of_reach.update(unreached)
             warnings += unreached
         self._notes[scenario.id] = tuple(warnings)
-        if self._judges.needed(scenario):
-            self._judges.get(scenario)
-            self._doubts(scenario, self._judges)
-        self._rubric_scorer(scenario)
+        self._prepare_judge(scenario)
         self._user(scenario)
         if self._services is not None:
             self._services.prepare(scenario, self._registries.registry(scenario))
@@ -221,6 +205,16 @@ class Builder:
             self._registries.registry(scenario).termination(name)
         for spec in evaluation_specs(scenario):
             self._registries.registry(scenario).evaluator(spec.type)
+
+    def _notes_on_judge(self, scenario: Scenario) -> list[str]:
+        overrides = self._judges.overrides(scenario)
+        self.notices.update(dict.fromkeys(overrides))
+        return [*self._judges.warnings(scenario), *overrides]
+
+    def _prepare_judge(self, scenario: Scenario) -> None:
+        if self._judge(scenario) is not None:
+            self._doubts(scenario, self._judges)
+        self._judges.rubric_scorer(scenario)
 
     def build(self, planned: PlannedTrial) -> TrialParts:
         scenario = planned.scenario
@@ -268,35 +262,23 @@ class Builder:
         model = self._model(scenario)
         return _Shared(
             registry=self._registries.registry(scenario),
-            judge=self._judges.get(scenario) if self._judges.needed(scenario) else None,
+            judge=self._judge(scenario),
             model_name=model.name if model else None,
-            score_rubric=self._rubric_scorer(scenario),
+            score_rubric=self._judges.rubric_scorer(scenario),
             retry=RetryPolicy(retries=self._settings.retries),
-            needs_services=needs_services(scenario, self._registries.registry(scenario)),
+            needs_services=self._reaches_services(scenario),
             missing_plugins=self._missing_plugins(scenario),
             doubts=self._doubts(scenario, self._judges),
             needs_user=needs_user(scenario),
         )
 
+    def _judge(self, scenario: Scenario) -> Judge | None:
+        return self._judges.get(scenario) if self._judges.needed(scenario) else None
+
     def _missing_plugins(self, scenario: Scenario) -> tuple[str, ...]:
         missing = self._registries.missing(scenario)
         agent = self._agent(scenario) if missing else None
         return missing if agent is not None and agent_facts(agent).uses_plugins else ()
-
-    def _rubric_scorer(self, scenario: Scenario) -> ScoreRubric | None:
-        """A rubric is scored only by an explicitly configured judge, never by the model under test."""
-        ref = self._settings.judge(scenario)
-        rubric = self._rubrics.get(scenario) if ref is not None else None
-        if ref is None or rubric is None:
-            return None
-        judge = self._judges.get(scenario)
-
-        async def score(materials: Sequence[Material], tier: LatencyTier | None, trial: TrialContext) -> RubricScore:
-            if not isinstance(judge, RubricJudge):
-                return RubricScore(name=rubric.name, reason=f"the judge {ref.name} cannot score rubrics")
-            return await judge.score(rubric, materials, trial, timeliness=timeliness_of(tier))
-
-        return score
 
     def _open_gateway(self, scenario: Scenario, factory: AgentFactory, *, traced: bool) -> GatewayServer | None:
         """The gateway of the run, if an agent of this scenario needs it: for a model, services, or spans."""

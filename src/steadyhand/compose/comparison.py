@@ -12,9 +12,9 @@ import msgspec
 
 from steadyhand.compose.run import rates_of
 from steadyhand.errors import SetupError, StoreError
+from steadyhand.judging.baseline import Baseline, side_of
 from steadyhand.judging.comparison_side import Sample, Side, TrialFacts, gather, safe_time
 from steadyhand.judging.cost import Prices, spent_on
-from steadyhand.judging.gate import Baseline, side_of
 from steadyhand.judging.run_comparison import Change, Comparison, ToldMessage, ToldTrial, compare_sides
 from steadyhand.records.base import Record
 from steadyhand.records.chat import Role

@@ -100,7 +100,7 @@ class Execution:
 
     def _lag_ms(self) -> float:
         if self._workers is not None:
-            return self._workers.crew.lag_ms
+            return self._workers.pool.lag_ms
         return self._lag.recent_worst_ms() if self._lag is not None else 0.0
 
     async def _execute(self, tape: Tape, observers: Sequence[RunObserver], attend: Attend) -> Path:
@@ -108,7 +108,7 @@ class Execution:
             for observer in observers:
                 observer.noted(message)
 
-        self._gate = self._run.gate(note, spaced=not self._run.crewed)
+        self._gate = self._run.gate(note, spaced=not self._run.uses_workers)
         with LagMonitor() as lag:
             self._lag = lag
             builder = self._run.builder(lag, self._gate, tape=tape)
@@ -139,7 +139,7 @@ class Execution:
     async def _open_workers(self, note: Callable[[str], None], interrupts: Stops) -> None:
         """Raises `SetupError` when the workers cannot start, and `KeyboardInterrupt` if the run is interrupted first: a
         cluster may take minutes to make room for them."""
-        if not self._run.crewed:
+        if not self._run.uses_workers:
             return
         from steadyhand.compose.executors import open_workers
 
@@ -250,11 +250,11 @@ class Execution:
     ) -> Batch:
         decisions = self._run.decisions()
 
-        crew = self._workers.crew if self._workers is not None else None
+        pool = self._workers.pool if self._workers is not None else None
         resumed = self._run.record is not None
 
         def keep(trial: TrialRecord) -> TrialRecord:
-            data = crew.encoded(trial.key) if crew is not None else None
+            data = pool.encoded(trial.key) if pool is not None else None
             if resumed and writer.verdict(trial.key) is not None:
                 kept = writer.append(self._with_replaced(trial))
             else:
@@ -279,7 +279,7 @@ class Execution:
         """The executor: workers or this process; it runs trials, or judges stored ones again."""
         executor: Executor = InProcess(self._performing(builder), places=self._run.settings.concurrency)
         if self._workers is not None:
-            executor = self._workers.crew
+            executor = self._workers.pool
         canaries, prices = self._canaries, Prices.of_run(self._header)
         if canaries is None:
             return executor
@@ -315,7 +315,7 @@ class Execution:
     @property
     def _without_workers(self) -> str | None:
         """Why no worker can run another trial; None while one can, and for a run of one process."""
-        return self._workers.crew.failure if self._workers is not None else None
+        return self._workers.pool.failure if self._workers is not None else None
 
     async def _ask_rest(self, builder: Builder, interrupts: Stops) -> None:
         if self._canaries is not None and not interrupts.stopping:

@@ -9,10 +9,10 @@ from typing import Any
 
 import msgspec
 
-from steadyhand.batch.crew import Crew, CrewSize
 from steadyhand.batch.local_worker import LocalWorkers
 from steadyhand.batch.messages import WorkerSetup
 from steadyhand.batch.provider import ProviderGate
+from steadyhand.batch.worker_pool import PoolSize, WorkerPool
 from steadyhand.compose.fingerprint import total
 from steadyhand.compose.run import Run
 from steadyhand.compose.settings import Settings, restore_options
@@ -47,13 +47,13 @@ def check_executor(options: RunOptions, *, objects: bool) -> None:
 class Workers:
     """The workers of a run, and what they run on."""
 
-    def __init__(self, crew: Crew, close: Callable[[], Any] | None = None) -> None:
-        self.crew: Crew = crew
+    def __init__(self, pool: WorkerPool, close: Callable[[], Any] | None = None) -> None:
+        self.pool: WorkerPool = pool
         self._close = close
 
     async def close(self) -> None:
         try:
-            await self.crew.close()
+            await self.pool.close()
         finally:
             if self._close is not None:
                 await self._close()
@@ -78,11 +78,11 @@ async def open_workers(run: Run, gate: ProviderGate, note: Callable[[str], None]
     }
     if settings.options.engine == "ray":
         return await _on_ray(run, setup, given)
-    size = CrewSize(min(settings.workers, settings.concurrency), settings.concurrency, ahead=not _may_stop_early(run))
-    crew = Crew(LocalWorkers(_MAIN, setup), size, **given)
-    workers = Workers(crew)
+    size = PoolSize(min(settings.workers, settings.concurrency), settings.concurrency, ahead=not _may_stop_early(run))
+    pool = WorkerPool(LocalWorkers(_MAIN, setup), size, **given)
+    workers = Workers(pool)
     try:
-        await crew.open()
+        await pool.open()
     except BaseException:
         await workers.close()
         raise
@@ -114,16 +114,16 @@ async def _on_ray(run: Run, setup: WorkerSetup, given: dict[str, Any]) -> Worker
         cpus=workers or os.cpu_count() or 1,
     )
     processors = await ray.open()
-    size = CrewSize(
+    size = PoolSize(
         min(workers or processors, settings.concurrency),
         settings.concurrency,
         elastic=True,
         ahead=not _may_stop_early(run),
     )
-    crew = Crew(ray, size, trusted=False, **given)
-    opened = Workers(crew, ray.close)
+    pool = WorkerPool(ray, size, trusted=False, **given)
+    opened = Workers(pool, ray.close)
     try:
-        await crew.open()
+        await pool.open()
     except BaseException:
         await opened.close()
         raise

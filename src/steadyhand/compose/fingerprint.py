@@ -6,13 +6,15 @@ a different key is still the same trial, and limits, retries and timeouts, which
 
 from __future__ import annotations
 
+import ast
 import hashlib
+import importlib.util
 import re
 import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from steadyhand.compose.models import DEFAULT_KIND, needs_judge
@@ -30,10 +32,6 @@ from steadyhand.ports.model import model_facts
 from steadyhand.records.run import JUDGE_PART, SCENARIO_PART
 from steadyhand.records.scenario import PluginRef, Scenario
 from steadyhand.redaction import Redactor
-
-if TYPE_CHECKING:
-    import ast
-
 
 _SAMPLE = 1024 * 1024
 _LENGTH = 12
@@ -87,8 +85,6 @@ def _digest(file: Path) -> str | None:
 
 def _file_of(name: str, folder: Path) -> Path | None:
     """Where a module is, without importing it; only its parent packages are imported."""
-    import importlib.util
-
     entry = str(folder)
     sys.path.insert(0, entry)
     try:
@@ -103,8 +99,6 @@ def _file_of(name: str, folder: Path) -> Path | None:
 
 def _with_neighbours(file: Path) -> set[Path]:
     """The file, and every file of its folder and below that it imports, directly or not."""
-    import ast  # only for agents and plugins in Python
-
     start = file.resolve()
     found: set[Path] = set()
     waiting = [start]
@@ -124,8 +118,6 @@ def _with_neighbours(file: Path) -> set[Path]:
 
 def _imported(tree: ast.Module) -> Iterator[str]:
     """The names of statically imported modules; `from a import b` may mean the module `a.b`."""
-    import ast
-
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)

@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from steadyhand.batch.limits import SPACING_S
 from steadyhand.batch.provider import ProviderGate, ProviderLimits
 from steadyhand.builtin.plugin import Recording, recording, replaying
-from steadyhand.compose.scenarios import ScenarioRegistries, model_types, needs_agent, needs_user, user_model_types
+from steadyhand.compose.scenarios import (
+    Rubrics,
+    ScenarioRegistries,
+    model_types,
+    needs_agent,
+    needs_user,
+    user_model_types,
+)
 from steadyhand.compose.settings import ModelRef, Settings, provider_part
+from steadyhand.engine.context import ScoreRubric
 from steadyhand.engine.limits import SystemClock
 from steadyhand.engine.model_call import OpenGate
 from steadyhand.errors import SetupError, StoreError
+from steadyhand.judging.rubric import timeliness_of
 from steadyhand.judging.vendor import same_vendor, vendor_of
 from steadyhand.plugins.plugin import JudgeSettings, ModelSettings
 from steadyhand.plugins.registry import Registry, build_part
-from steadyhand.ports.agent import Judge, agent_facts
+from steadyhand.ports.agent import Judge, RubricJudge, TrialContext, agent_facts
 from steadyhand.ports.evaluator import needs_judge as declares_judge
 from steadyhand.ports.model import ChatModel, ModelFacts, model_facts
 from steadyhand.records.config import ProviderConfig, RunOptions
-from steadyhand.records.evaluation import EvaluationSpec
+from steadyhand.records.evaluation import EvaluationSpec, LatencyTier, Material, RubricScore
 from steadyhand.records.scenario import Converse, Scenario, evaluation_specs
 from steadyhand.redaction import Redactor
 
@@ -200,6 +209,7 @@ class Judges:
         self._models = models
         self._settings = settings
         self._registries = registries
+        self._rubrics = Rubrics(settings)
         self._checks: dict[str, list[EvaluationSpec]] = {}
         self._built: dict[tuple[ModelRef, str | None, bool, int, Path], Judge] = {}
 
@@ -227,6 +237,21 @@ class Judges:
             )
             self._built[key] = build_part(factory, settings, f"judge {kind}")
         return self._built[key]
+
+    def rubric_scorer(self, scenario: Scenario) -> ScoreRubric | None:
+        """A rubric is scored only by an explicitly configured judge, never by the model under test."""
+        ref = self._settings.judge(scenario)
+        rubric = self._rubrics.get(scenario) if ref is not None else None
+        if ref is None or rubric is None:
+            return None
+        judge = self.get(scenario)
+
+        async def score(materials: Sequence[Material], tier: LatencyTier | None, trial: TrialContext) -> RubricScore:
+            if not isinstance(judge, RubricJudge):
+                return RubricScore(name=rubric.name, reason=f"the judge {ref.name} cannot score rubrics")
+            return await judge.score(rubric, materials, trial, timeliness=timeliness_of(tier))
+
+        return score
 
     def of_checks(self, scenario: Scenario) -> list[tuple[EvaluationSpec, ModelRef]]:
         """The checks that ask a judge, and which one. A check whose `model_type` cannot be resolved asks none."""

@@ -31,6 +31,7 @@ from steadyhand.compose.scenarios import (
     with_safe_ids,
 )
 from steadyhand.compose.settings import Settings, save_options
+from steadyhand.compose.trust import named_by, untrusted
 from steadyhand.engine.limits import LagMonitor, SpendingLimit
 from steadyhand.engine.model_call import OpenGate
 from steadyhand.errors import FileError, SetupError
@@ -70,7 +71,7 @@ class Run:
         not be executed. Raises `UsageError` for anything that would prevent the run from starting.
         """
         self.settings: Settings = Settings(options)
-        self.crewed: bool = self.settings.workers > 1 or options.engine == "ray"
+        self.uses_workers: bool = self.settings.workers > 1 or options.engine == "ray"
         self._check_executor(options, objects=any(given))
         self._registries = open_registries(self.settings, given, checking=checking)
         loaded = load_scenarios(selection, self._registries, given, models=options.models, agents=options.agents)
@@ -106,7 +107,7 @@ class Run:
             self.budget.count_spent(RunReader.open(self.record).trials())
 
     def _check_executor(self, options: RunOptions, *, objects: bool) -> None:
-        if self.crewed or options.ray_address is not None or options.ray_env:
+        if self.uses_workers or options.ray_address is not None or options.ray_env:
             from steadyhand.compose.executors import check_executor
 
             check_executor(options, objects=objects)
@@ -140,8 +141,6 @@ class Run:
         outside = [scenario for scenario in self.scenarios if not project.trusts_scenario(scenario)]
         if not outside:
             return None
-        from steadyhand.compose.trust import named_by, untrusted
-
         found = [
             named
             for scenario in outside

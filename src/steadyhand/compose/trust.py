@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
+from steadyhand.compose.scenarios import needs_agent
 from steadyhand.compose.settings import Settings, part_options
 from steadyhand.errors import SetupError
 from steadyhand.plugins.plugin import EnvironmentSettings
@@ -95,7 +96,7 @@ _PATHS = ("config", "env_file", "record", "replay", "judge_canaries", "rubric")
 
 
 def _agent(scenario: Scenario, settings: Settings, registry: Registry) -> Iterator[Named]:
-    if not _asks_agent(scenario) or not settings.agent_is_scenarios(scenario):
+    if not needs_agent(scenario) or not settings.agent_is_scenarios(scenario):
         return
     agent = settings.agent(scenario)
     kind, _, target = agent.partition(":")
@@ -123,15 +124,11 @@ def _commands(scenario: Scenario, settings: Settings, registry: Registry) -> Ite
 def _model_may_run_commands(scenario: Scenario, settings: Settings, registry: Registry) -> bool:
     """Its author writes the prompts, and may have written the model's answers too (`scripted/FILE`)."""
     kind = settings.agent(scenario).partition(":")[0]
-    if not _asks_agent(scenario) or not registry.has("agents", kind):
+    if not needs_agent(scenario) or not registry.has("agents", kind):
         return False
     flags = {"allow_commands": True} if settings.allow_commands else {}
     options = part_options(registry.agent(kind), settings.config.agents.get(kind, {}), flags)
     return options.get("allow_commands") is True
-
-
-def _asks_agent(scenario: Scenario) -> bool:
-    return any(not isinstance(step.task, RunCode) for step in scenario.steps)
 
 
 def _confined(scenario: Scenario, settings: Settings, registry: Registry) -> bool:

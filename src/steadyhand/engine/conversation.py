@@ -19,7 +19,7 @@ from steadyhand.errors import LimitExceeded, SteadyhandError, TrialError
 from steadyhand.ports.agent import ASKED_AGAIN
 from steadyhand.records.chat import Message, Purpose
 from steadyhand.records.evaluation import EvaluationResult, EvaluationSpec, Verdict
-from steadyhand.records.event import AnyEvent, ModelCalled, Noted, Retried, Said, ServiceCalled
+from steadyhand.records.event import AnyEvent, ModelCalled, Noted, Retried, Said, ServiceCalled, trajectory_of
 from steadyhand.records.result import (
     ConversationMetrics,
     ConversationResult,
@@ -29,7 +29,6 @@ from steadyhand.records.result import (
     TokenUsage,
     transcript_text,
 )
-from steadyhand.records.run import trajectory_of
 from steadyhand.records.scenario import Converse, ScriptedTurn, Step
 
 MAX_TURNS_REACHED = "max_turns_reached"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable
 from enum import StrEnum
 
 import regex
@@ -261,14 +260,6 @@ _UNSPACED_SCRIPTS = r"\u0e00-\u0eff\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900
 def normal(text: str) -> str:
     """The text in the form used for comparison: accented letters normalised, quotation marks straight."""
     return unicodedata.normalize("NFC", text).translate(_QUOTES)
-
-
-def first_keyword(keywords: Iterable[str], text: str) -> str | None:
-    """The first of the keywords that the text contains, or None."""
-    for keyword in keywords:
-        if says(text, keyword):
-            return keyword
-    return None
 
 
 def says(text: str, keyword: str) -> bool:

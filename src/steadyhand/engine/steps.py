@@ -12,7 +12,16 @@ from steadyhand.engine.context import RunningTrial, StepResult
 from steadyhand.engine.evaluation import Evaluation
 from steadyhand.errors import LimitExceeded, PluginError
 from steadyhand.records.chat import Message
-from steadyhand.records.event import AnyEvent, CommandRan, FileChanged, LimitReached, Said, ServiceCalled
+from steadyhand.records.event import (
+    AnyEvent,
+    CommandRan,
+    FileChanged,
+    LimitReached,
+    Said,
+    ServiceCalled,
+    trajectory_of,
+    worst_finish,
+)
 from steadyhand.records.result import (
     CapturedFile,
     CommandResult,
@@ -21,7 +30,6 @@ from steadyhand.records.result import (
     Latency,
     transcript_text,
 )
-from steadyhand.records.run import trajectory_of, worst_finish
 from steadyhand.records.scenario import Ask, Converse, RunCode, Step
 
 _Performed = tuple[ExecutionResult, LimitExceeded | None]

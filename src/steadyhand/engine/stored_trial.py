@@ -23,6 +23,8 @@ from steadyhand.records.event import (
     ModelCalled,
     Said,
     ServiceCalled,
+    trajectory_of,
+    worst_finish,
 )
 from steadyhand.records.result import (
     CapturedFile,
@@ -34,7 +36,7 @@ from steadyhand.records.result import (
     Latency,
     transcript_text,
 )
-from steadyhand.records.run import TrialRecord, trajectory_of, worst_finish
+from steadyhand.records.run import TrialRecord
 from steadyhand.records.scenario import Ask, Converse, RunCode, Step
 
 _GONE = "the workspace of a stored trial is gone; run the scenario again"

@@ -14,8 +14,7 @@ from steadyhand.engine.evaluation import Assessment, Evaluation
 from steadyhand.engine.steps import StepRunner
 from steadyhand.errors import SteadyhandError, TrialError
 from steadyhand.judging.trial import judge_trial, settle
-from steadyhand.ports.agent import agent_closes_at_once
-from steadyhand.ports.environment import closes_at_once
+from steadyhand.ports.agent import closes_at_once
 from steadyhand.ports.evaluator import reads_of
 from steadyhand.records.base import ms_of, rounded_ms
 from steadyhand.records.evaluation import Verdict
@@ -157,7 +156,7 @@ def _closes_at_once(parts: TrialParts) -> bool:
         and parts.services is None
         and parts.gateway is None
         and closes_at_once(parts.environment)
-        and (parts.agent is None or agent_closes_at_once(parts.agent))
+        and (parts.agent is None or closes_at_once(parts.agent))
     )
 
 

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 from steadyhand.gateway.dialect import (
     AnswerStream,
-    arguments_of,
     encode,
     finish_of,
     joined,
     named_results,
     number,
+    object_of,
     objects,
     sse,
     text_of,
     tool_call,
+    tool_spec,
     whole_number,
 )
-from steadyhand.records.chat import ChatRequest, ChatResponse, FinishReason, Message, Role, ToolSpec, WireDialect
+from steadyhand.records.chat import ChatRequest, ChatResponse, FinishReason, Message, Role, WireDialect
 
 _WORDS = {
     FinishReason.TOOL_CALLS: "tool_use",
@@ -40,13 +41,13 @@ class AnthropicMessages:
             messages.append(Message(role="system", content=system))
         for each in objects(body.get("messages"), "messages"):
             messages.extend(_messages(each))
-        wanted = _object(_object(body.get("output_config")).get("format"))
+        wanted = object_of(object_of(body.get("output_config")).get("format"))
         return ChatRequest(
             messages=named_results(messages),
-            tools=tuple(_tool(each) for each in objects(body.get("tools"), "tools")),
+            tools=tuple(tool_spec(each, "input_schema") for each in objects(body.get("tools"), "tools")),
             temperature=number(body, "temperature"),
             max_tokens=whole_number(body, "max_tokens"),
-            json_schema=_object(wanted.get("schema")) or None,
+            json_schema=object_of(wanted.get("schema")) or None,
         )
 
     def whole(self, response: ChatResponse, body: Mapping[str, Any]) -> dict[str, Any]:
@@ -88,7 +89,7 @@ class _Blocks:
         events: list[dict[str, Any]] = [{"type": "content_block_stop", "index": 0}] if self._text else []
         for index, call in enumerate(response.tool_calls, start=int(self._text)):
             begun: dict[str, Any] = {"type": "tool_use", "id": call.id, "name": call.name, "input": {}}
-            delta = {"type": "input_json_delta", "partial_json": arguments_of(call)}
+            delta = {"type": "input_json_delta", "partial_json": call.arguments_text}
             events += [
                 {"type": "content_block_start", "index": index, "content_block": begun},
                 {"type": "content_block_delta", "index": index, "delta": delta},
@@ -106,10 +107,6 @@ class _Blocks:
 
 def _event(value: dict[str, Any]) -> bytes:
     return sse(encode(value), value["type"])
-
-
-def _object(value: Any) -> dict[str, Any]:
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
 def _messages(given: dict[str, Any]) -> Iterator[Message]:
@@ -132,14 +129,6 @@ def _messages(given: dict[str, Any]) -> Iterator[Message]:
     )
     if said or calls:
         yield Message(role=role, content=said, tool_calls=calls)
-
-
-def _tool(given: dict[str, Any]) -> ToolSpec:
-    return ToolSpec(
-        name=str(given.get("name", "")),
-        description=str(given.get("description") or ""),
-        parameters=_object(given.get("input_schema")),
-    )
 
 
 def _reason(response: ChatResponse) -> str:

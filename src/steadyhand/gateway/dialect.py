@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Protocol, cast
 
 import msgspec
 
-from steadyhand.records.chat import ChatRequest, ChatResponse, FinishReason, Message, ToolCall, WireDialect
+from steadyhand.records.chat import ChatRequest, ChatResponse, FinishReason, Message, ToolCall, ToolSpec, WireDialect
 
 encode = msgspec.json.Encoder().encode
 
@@ -66,6 +66,20 @@ def objects(value: Any, where: str) -> list[dict[str, Any]]:
     if not isinstance(value, list) or not all(isinstance(each, dict) for each in cast("list[Any]", value)):
         raise BadRequest(f"`{where}` should be a list of objects")
     return cast("list[dict[str, Any]]", value)
+
+
+def object_of(value: Any) -> dict[str, Any]:
+    """The object, or an empty one for anything else."""
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def tool_spec(given: dict[str, Any], parameters: str) -> ToolSpec:
+    """A tool that a client offers; `parameters` is where its schema is."""
+    return ToolSpec(
+        name=str(given.get("name", "")),
+        description=str(given.get("description") or ""),
+        parameters=object_of(given.get(parameters)),
+    )
 
 
 def text_of(content: Any) -> str:
@@ -131,10 +145,6 @@ def pieces(response: ChatResponse) -> list[str]:
     if at < len(response.text):
         found.append(response.text[at:])
     return [piece for piece in found if piece]
-
-
-def arguments_of(call: ToolCall) -> str:
-    return call.raw if call.raw is not None else encode(call.arguments).decode()
 
 
 def finish_of(response: ChatResponse) -> FinishReason:

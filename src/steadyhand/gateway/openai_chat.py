@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 from steadyhand.gateway.dialect import (
     AnswerStream,
-    arguments_of,
     encode,
     finish_of,
     named_results,
     number,
+    object_of,
     objects,
     sse,
     text_of,
     tool_call,
+    tool_spec,
     whole_number,
 )
 from steadyhand.records.chat import (
@@ -26,7 +27,6 @@ from steadyhand.records.chat import (
     Message,
     Role,
     ToolCall,
-    ToolSpec,
     WireDialect,
 )
 
@@ -50,11 +50,13 @@ class OpenAIChat:
     dialect: ClassVar[WireDialect] = "openai_chat"
 
     def read(self, body: dict[str, Any]) -> ChatRequest:
-        wanted = _object(body.get("response_format"))
-        schema = _object(_object(wanted.get("json_schema")).get("schema"))
+        wanted = object_of(body.get("response_format"))
+        schema = object_of(object_of(wanted.get("json_schema")).get("schema"))
         return ChatRequest(
             messages=named_results([_message(each) for each in objects(body.get("messages"), "messages")]),
-            tools=tuple(_tool(_object(each.get("function"))) for each in objects(body.get("tools"), "tools")),
+            tools=tuple(
+                tool_spec(object_of(each.get("function")), "parameters") for each in objects(body.get("tools"), "tools")
+            ),
             temperature=number(body, "temperature"),
             max_tokens=whole_number(body, "max_completion_tokens", "max_tokens"),
             seed=whole_number(body, "seed"),
@@ -135,15 +137,13 @@ def _is_usage(event: bytes) -> bool:
 
 
 def _wants_usage(body: Mapping[str, Any]) -> bool:
-    return bool(_object(body.get("stream_options")).get("include_usage"))
-
-
-def _object(value: Any) -> dict[str, Any]:
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+    return bool(object_of(body.get("stream_options")).get("include_usage"))
 
 
 def _message(given: dict[str, Any]) -> Message:
-    calls = [(each.get("id"), _object(each.get("function"))) for each in objects(given.get("tool_calls"), "tool_calls")]
+    calls = [
+        (each.get("id"), object_of(each.get("function"))) for each in objects(given.get("tool_calls"), "tool_calls")
+    ]
     return Message(
         role=_ROLES.get(str(given.get("role")), "user"),
         content=text_of(given.get("content")),
@@ -157,16 +157,8 @@ def _text(value: Any) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _tool(given: dict[str, Any]) -> ToolSpec:
-    return ToolSpec(
-        name=str(given.get("name", "")),
-        description=str(given.get("description") or ""),
-        parameters=_object(given.get("parameters")),
-    )
-
-
 def _call(call: ToolCall) -> dict[str, Any]:
-    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments_of(call)}}
+    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments_text}}
 
 
 def _spoken(response: ChatResponse) -> str:

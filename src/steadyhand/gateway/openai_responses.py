@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 from steadyhand.gateway.dialect import (
     AnswerStream,
     BadRequest,
-    arguments_of,
     encode,
     finish_of,
     named_results,
     number,
+    object_of,
     objects,
     sse,
     text_of,
     tool_call,
+    tool_spec,
     whole_number,
 )
-from steadyhand.records.chat import ChatRequest, ChatResponse, FinishReason, Message, Role, ToolSpec, WireDialect
+from steadyhand.records.chat import ChatRequest, ChatResponse, FinishReason, Message, Role, WireDialect
 
 _CUT = {FinishReason.LENGTH: "max_output_tokens", FinishReason.CONTENT_FILTER: "content_filter"}
 _MESSAGE = "msg_steadyhand"
@@ -44,13 +45,17 @@ class OpenAIResponses:
         else:
             for item in objects(given, "input"):
                 messages.extend(_item(item))
-        wanted = _object(_object(body.get("text")).get("format"))
+        wanted = object_of(object_of(body.get("text")).get("format"))
         return ChatRequest(
             messages=named_results(messages),
-            tools=tuple(_tool(each) for each in objects(body.get("tools"), "tools") if each.get("type") == "function"),
+            tools=tuple(
+                tool_spec(each, "parameters")
+                for each in objects(body.get("tools"), "tools")
+                if each.get("type") == "function"
+            ),
             temperature=number(body, "temperature"),
             max_tokens=whole_number(body, "max_output_tokens"),
-            json_schema=_object(wanted.get("schema")) or None,
+            json_schema=object_of(wanted.get("schema")) or None,
             json_mode=wanted.get("type") == "json_object",
         )
 
@@ -148,10 +153,6 @@ class _ResponseEvents:
         return sse(encode({"type": kind, "sequence_number": number, **fields}), kind)
 
 
-def _object(value: Any) -> dict[str, Any]:
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
-
-
 def _item(item: dict[str, Any]) -> Iterator[Message]:
     kind = item.get("type", "message")
     if kind == "function_call":
@@ -164,14 +165,6 @@ def _item(item: dict[str, Any]) -> Iterator[Message]:
     elif kind == "message":
         role = _ROLES.get(str(item.get("role")), "user")
         yield Message(role=role, content=text_of(item.get("content")))
-
-
-def _tool(given: dict[str, Any]) -> ToolSpec:
-    return ToolSpec(
-        name=str(given.get("name", "")),
-        description=str(given.get("description") or ""),
-        parameters=_object(given.get("parameters")),
-    )
 
 
 def _head(body: Mapping[str, Any], status: str) -> dict[str, Any]:
@@ -215,7 +208,7 @@ def _output(response: ChatResponse) -> list[dict[str, Any]]:
             "status": "completed",
             "call_id": call.id,
             "name": call.name,
-            "arguments": arguments_of(call),
+            "arguments": call.arguments_text,
         }
         for index, call in enumerate(response.tool_calls)
     )

@@ -1,4 +1,4 @@
-"""Is B better than A? Two runs or targets, paired by scenario: pass rates, and the rule of the gate.
+"""Is B better than A? The pass rates of two runs or targets, paired by scenario, and the tests of their differences.
 
 The scenarios of a comparison are fixed: both sides ran the same ones, and the question is about them. The tests
 therefore permute trials within a scenario, never scenarios. Trials of one scenario and side are assumed to be
@@ -11,7 +11,6 @@ import math
 import operator
 import random
 from bisect import bisect_right
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Annotated
@@ -19,7 +18,6 @@ from typing import Annotated
 from steadyhand.judging.statistics import (
     Bounds,
     Tries,
-    crossing,
     normal_quantile,
     wilson_interval,
 )
@@ -326,80 +324,6 @@ def _draw(scenarios: Sequence[tuple[tuple[float, ...], int, int]], seen: int, se
     return PermutationTest(two_sided=(both + 1) / (draws + 1), drop=(drop + 1) / (draws + 1), exact=False)
 
 
-# The gate
-
-
-class ScenarioDrop(Record):
-    pair: Annotated[Pair, doc("The counts; A is the baseline")]
-    p_value: Annotated[float, doc("One-sided by Fisher, adjusted for all scenarios and both halves of the rule")]
-
-
-class GateTest(Record):
-    """Whether the pass rates dropped. `dropped` is wrong with a chance of at most `alpha` when nothing changed."""
-
-    alpha: Annotated[float, doc("Chance of a false alarm when nothing changed")]
-    scenarios: Annotated[list[ScenarioDrop], doc("Each scenario that was tested")]
-    suite_p_value: Annotated[float, doc("p-value of a drop over all scenarios")]
-    decidable: Annotated[
-        bool, doc("False if there is too little data: even B failing every trial would not be significant")
-    ]
-    left_out: Annotated[
-        list[str], doc("Scenarios where one side has no decided trial: not tested, and so not cleared")
-    ] = []
-
-    @property
-    def suite_dropped(self) -> bool:
-        return self.suite_p_value <= self.alpha
-
-    @property
-    def dropped_scenarios(self) -> list[ScenarioDrop]:
-        return [each for each in self.scenarios if each.p_value <= self.alpha]
-
-    @property
-    def dropped(self) -> bool:
-        return self.suite_dropped or bool(self.dropped_scenarios)
-
-
-def gate_test(pairs: Sequence[Pair], alpha: float = 0.05) -> GateTest:
-    """A joint one-sided test for a drop from A (the baseline) to B at the family-wise error rate `alpha`.
-
-    Half of `alpha` goes to the suite (`permutation_test`: a small drop everywhere), half to the scenarios one by one
-    (`step_down_min_p`: a large drop in one). Both are exact, so the level holds for any number of trials.
-    """
-    usable = [pair for pair in pairs if pair.comparable]
-    scenarios, suite = _scenario_drops(usable), _suite_drop(usable)
-    decidable = bool(usable) and (min(scenarios) <= alpha or suite <= alpha)
-    if usable and not decidable:
-        # Setting B to none passed gives the smallest p-values there can be, whatever happened.
-        worst = [_all_failed(pair) for pair in usable]
-        decidable = min(_scenario_drops(worst)) <= alpha or _suite_drop(worst) <= alpha
-    return GateTest(
-        alpha=alpha,
-        scenarios=[ScenarioDrop(pair=pair, p_value=p) for pair, p in zip(usable, scenarios, strict=True)],
-        suite_p_value=suite,
-        decidable=decidable,
-        left_out=[pair.scenario_id for pair in pairs if not pair.comparable],
-    )
-
-
-def _scenario_drops(pairs: Sequence[Pair]) -> list[float]:
-    return [min(1.0, 2 * p) for p in step_down_min_p(pairs)]
-
-
-def _suite_drop(pairs: Sequence[Pair]) -> float:
-    return min(1.0, 2 * permutation_test(pairs).drop)
-
-
-def _all_failed(pair: Pair) -> Pair:
-    return Pair(
-        scenario_id=pair.scenario_id,
-        a_passed=pair.a_passed,
-        a_decided=pair.a_decided,
-        b_passed=0,
-        b_decided=pair.b_decided,
-    )
-
-
 def step_down_min_p(pairs: Sequence[Pair]) -> list[float]:
     """One-sided Fisher p-values adjusted for many scenarios: the discrete step-down min-p of Westfall and Wolfinger.
 
@@ -432,29 +356,3 @@ def _attainable(pair: Pair) -> list[float]:
         total += chance
         levels.append(min(total, 1.0))
     return levels
-
-
-def detectable_drop(baseline: Sequence[Tries], trials: int, *, alpha: float = 0.05, power: float = 0.8) -> float | None:
-    """The smallest drop of every scenario's rate that `gate_test` catches with chance `power`; None when none is.
-
-    By the normal approximation of the suite's half of the rule, less a step of its lattice. Takes the baseline's
-    rates, shrunk towards one half by one trial, as the true ones; a scenario cannot drop below zero.
-    """
-    alike = Counter((passed, decided) for passed, decided in baseline if decided)
-    if not alike or trials < 1:
-        return None
-    counted = [((passed + 0.5) / (decided + 1), decided, times) for (passed, decided), times in alike.items()]
-    z_alpha, z_power = normal_quantile(1 - alpha / 2), normal_quantile(power)
-    correction = min(1 / decided + 1 / trials for _, decided, _ in counted)
-
-    def margin(drop: float) -> float:
-        total = null = other = 0.0
-        for rate, decided, times in counted:
-            after = max(rate - drop, 0.0)
-            pooled = (rate * decided + after * trials) / (decided + trials)
-            total += times * (rate - after)
-            null += times * pooled * (1 - pooled) * (1 / decided + 1 / trials)
-            other += times * (rate * (1 - rate) / decided + after * (1 - after) / trials)
-        return total - correction - z_alpha * math.sqrt(null) - z_power * math.sqrt(other)
-
-    return crossing(margin, 0.0, 1.0) if margin(1.0) >= 0 else None

@@ -1,27 +1,25 @@
 """Checks a run against a baseline: one statistical rule, and absolute rules that can be switched off.
 
-`GateResult` is the record of it; renderings and other programs read that. The baseline file is `Baseline` as JSON, one
-line per scenario and target, so that a commit shows what changed.
+`GateResult` is the record of it; renderings and other programs read that.
 """
 
 from __future__ import annotations
 
 import enum
+import math
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal
 
-import msgspec
-
 from steadyhand.errors import ExitCode
-from steadyhand.judging.comparison import GateTest, Pair, detectable_drop, gate_test
+from steadyhand.judging.comparison import Pair, permutation_test, step_down_min_p
 from steadyhand.judging.comparison_side import Matched, Sample, Side, match_samples, tier_lost
+from steadyhand.judging.statistics import Tries, crossing, normal_quantile
 from steadyhand.records.base import Record, doc, record_schema
-from steadyhand.records.evaluation import LatencyTier
 from steadyhand.records.location import Place
 from steadyhand.records.run import JUDGE_PART, SCENARIO_PART
 
-BASELINE_FORMAT = 1
 GATE_FORMAT = 1
 PROMISED_POWER = 0.8
 
@@ -46,29 +44,35 @@ Doubt = Literal[
 ]
 
 
-class BaselineEntry(Record):
-    """One scenario by one target. `scenario_digest` and `judge_digest` detect changes in either."""
-
-    scenario: Annotated[str, doc("Id of the scenario")]
-    target: Annotated[str, doc("What was under test")]
-    passed: Annotated[int, doc("Number of trials that passed")]
-    failed: Annotated[int, doc("Number of trials that failed")]
-    scenario_digest: Annotated[str, doc("Changes when the scenario does")]
-    judge_digest: Annotated[str | None, doc("Changes when the judge does")] = None
-    judges: Annotated[tuple[str, ...], doc("Models that judged")] = ()
-    undecided: Annotated[int, doc("Number of trials that neither passed nor failed")] = 0
-    class_a: Annotated[int, doc("Number of trials with a failure of class A")] = 0
-    tier: Annotated[LatencyTier | None, doc("Latency tier of the scenario")] = None
-    checks: Annotated[tuple[str, ...], doc("The checks it had")] = ()
+class ScenarioDrop(Record):
+    pair: Annotated[Pair, doc("The counts; A is the baseline")]
+    p_value: Annotated[float, doc("One-sided by Fisher, adjusted for all scenarios and both halves of the rule")]
 
 
-class Baseline(Record):
-    baseline: Annotated[Literal[1], doc("Version of this format")]
-    run: Annotated[str, doc("Id of the run")]
-    started_at: Annotated[str, doc("When the run started")]
-    steadyhand_version: Annotated[str, doc("Version of Steadyhand that ran it")]
-    stopped_early: Annotated[bool, doc("Whether trials were skipped because the verdict was already decided")] = False
-    entries: Annotated[tuple[BaselineEntry, ...], doc("Scenarios by target")]
+class GateTest(Record):
+    """Whether the pass rates dropped. `dropped` is wrong with a chance of at most `alpha` when nothing changed."""
+
+    alpha: Annotated[float, doc("Chance of a false alarm when nothing changed")]
+    scenarios: Annotated[list[ScenarioDrop], doc("Each scenario that was tested")]
+    suite_p_value: Annotated[float, doc("p-value of a drop over all scenarios")]
+    decidable: Annotated[
+        bool, doc("False if there is too little data: even B failing every trial would not be significant")
+    ]
+    left_out: Annotated[
+        list[str], doc("Scenarios where one side has no decided trial: not tested, and so not cleared")
+    ] = []
+
+    @property
+    def suite_dropped(self) -> bool:
+        return self.suite_p_value <= self.alpha
+
+    @property
+    def dropped_scenarios(self) -> list[ScenarioDrop]:
+        return [each for each in self.scenarios if each.p_value <= self.alpha]
+
+    @property
+    def dropped(self) -> bool:
+        return self.suite_dropped or bool(self.dropped_scenarios)
 
 
 class Violation(Record):
@@ -108,83 +112,6 @@ class GateResult(Record):
 
 def gate_schema() -> dict[str, Any]:
     return record_schema(GateResult, "Steadyhand gate")
-
-
-def baseline_schema() -> dict[str, Any]:
-    return record_schema(Baseline, "Steadyhand baseline")
-
-
-def baseline_of(side: Side, steadyhand_version: str) -> Baseline:
-    """Sorted by scenario and target, so that two baselines of one suite differ only where their runs do."""
-    return Baseline(
-        baseline=BASELINE_FORMAT,
-        run=side.run_id,
-        started_at=side.started_at,
-        steadyhand_version=steadyhand_version,
-        stopped_early=side.stopped_early,
-        entries=tuple(map(_entry, sorted(side.samples, key=lambda each: (each.scenario_id, each.target)))),
-    )
-
-
-def _entry(sample: Sample) -> BaselineEntry:
-    return BaselineEntry(
-        scenario=sample.scenario_id,
-        target=sample.target,
-        passed=len(sample.passed),
-        failed=len(sample.failed),
-        scenario_digest=sample.parts.get(SCENARIO_PART, ""),
-        judge_digest=sample.parts.get(JUDGE_PART),
-        judges=sample.judges,
-        undecided=sample.undecided,
-        class_a=sample.class_a,
-        tier=sample.tier,
-        checks=sample.checks,
-    )
-
-
-def side_of(baseline: Baseline, name: str) -> Side:
-    """Raises `ValueError` for a negative count, or for a duplicate scenario and target."""
-    samples: dict[tuple[str, str], Sample] = {}
-    for each in baseline.entries:
-        key = (each.scenario, each.target)
-        if key in samples:
-            raise ValueError(f"{each.scenario} of {each.target} is listed twice")
-        if min(each.passed, each.failed, each.undecided, each.class_a) < 0:
-            raise ValueError(f"{each.scenario} has a count below zero")
-        parts = {SCENARIO_PART: each.scenario_digest} if each.scenario_digest else {}
-        if each.judge_digest is not None:
-            parts[JUDGE_PART] = each.judge_digest
-        samples[key] = Sample(
-            recorded_id=each.scenario,
-            scenario_id=each.scenario,
-            target=each.target,
-            place=Place(file=""),
-            parts=parts,
-            passed=tuple(range(each.passed)),
-            failed=tuple(range(each.passed, each.passed + each.failed)),
-            undecided=each.undecided,
-            tier=each.tier,
-            class_a=each.class_a,
-            checks=each.checks,
-            judges=each.judges,
-        )
-    return Side(
-        name=name,
-        run_id=baseline.run,
-        started_at=baseline.started_at,
-        samples=tuple(samples.values()),
-        stopped_early=baseline.stopped_early,
-    )
-
-
-def baseline_lines(baseline: Baseline) -> Iterator[bytes]:
-    """The file, one line per scenario and target."""
-    head = msgspec.json.encode(msgspec.structs.replace(baseline, entries=()))
-    assert head.endswith(b'"entries":[]}')
-    yield head[: -len(b"]}")]
-    for at, entry in enumerate(baseline.entries):
-        yield (b"," if at else b"") + b"\n" + msgspec.json.encode(entry)
-    yield b"\n]}\n"
 
 
 def hold_against(
@@ -337,3 +264,69 @@ def _doubts(baseline: Side, run: Side, paired: Sequence[_Paired], test: GateTest
     if hidden.dropped and not test.dropped:
         units = tuple(drop.pair.scenario_id for drop in hidden.dropped_scenarios)
         yield DoubtFound(kind="undecided_trials", units=units)
+
+
+def gate_test(pairs: Sequence[Pair], alpha: float = 0.05) -> GateTest:
+    """A joint one-sided test for a drop from A (the baseline) to B at the family-wise error rate `alpha`.
+
+    Half of `alpha` goes to the suite (`permutation_test`: a small drop everywhere), half to the scenarios one by one
+    (`step_down_min_p`: a large drop in one). Both are exact, so the level holds for any number of trials.
+    """
+    usable = [pair for pair in pairs if pair.comparable]
+    scenarios, suite = _scenario_drops(usable), _suite_drop(usable)
+    decidable = bool(usable) and (min(scenarios) <= alpha or suite <= alpha)
+    if usable and not decidable:
+        # Setting B to none passed gives the smallest p-values there can be, whatever happened.
+        worst = [_all_failed(pair) for pair in usable]
+        decidable = min(_scenario_drops(worst)) <= alpha or _suite_drop(worst) <= alpha
+    return GateTest(
+        alpha=alpha,
+        scenarios=[ScenarioDrop(pair=pair, p_value=p) for pair, p in zip(usable, scenarios, strict=True)],
+        suite_p_value=suite,
+        decidable=decidable,
+        left_out=[pair.scenario_id for pair in pairs if not pair.comparable],
+    )
+
+
+def _scenario_drops(pairs: Sequence[Pair]) -> list[float]:
+    return [min(1.0, 2 * p) for p in step_down_min_p(pairs)]
+
+
+def _suite_drop(pairs: Sequence[Pair]) -> float:
+    return min(1.0, 2 * permutation_test(pairs).drop)
+
+
+def _all_failed(pair: Pair) -> Pair:
+    return Pair(
+        scenario_id=pair.scenario_id,
+        a_passed=pair.a_passed,
+        a_decided=pair.a_decided,
+        b_passed=0,
+        b_decided=pair.b_decided,
+    )
+
+
+def detectable_drop(baseline: Sequence[Tries], trials: int, *, alpha: float = 0.05, power: float = 0.8) -> float | None:
+    """The smallest drop of every scenario's rate that `gate_test` catches with chance `power`; None when none is.
+
+    By the normal approximation of the suite's half of the rule, less a step of its lattice. Takes the baseline's
+    rates, shrunk towards one half by one trial, as the true ones; a scenario cannot drop below zero.
+    """
+    alike = Counter((passed, decided) for passed, decided in baseline if decided)
+    if not alike or trials < 1:
+        return None
+    counted = [((passed + 0.5) / (decided + 1), decided, times) for (passed, decided), times in alike.items()]
+    z_alpha, z_power = normal_quantile(1 - alpha / 2), normal_quantile(power)
+    correction = min(1 / decided + 1 / trials for _, decided, _ in counted)
+
+    def margin(drop: float) -> float:
+        total = null = other = 0.0
+        for rate, decided, times in counted:
+            after = max(rate - drop, 0.0)
+            pooled = (rate * decided + after * trials) / (decided + trials)
+            total += times * (rate - after)
+            null += times * pooled * (1 - pooled) * (1 / decided + 1 / trials)
+            other += times * (rate * (1 - rate) / decided + after * (1 - after) / trials)
+        return total - correction - z_alpha * math.sqrt(null) - z_power * math.sqrt(other)
+
+    return crossing(margin, 0.0, 1.0) if margin(1.0) >= 0 else None

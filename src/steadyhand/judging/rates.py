@@ -16,7 +16,7 @@ from steadyhand.judging.sequential import (
 )
 from steadyhand.judging.statistics import Bounds, Tries, wilson_interval
 from steadyhand.judging.trial import Alarm
-from steadyhand.records.base import Record
+from steadyhand.records.base import Record, counted
 from steadyhand.records.evaluation import Verdict
 from steadyhand.records.run import RunHeader, RunMatrix, TrialKey
 
@@ -130,7 +130,7 @@ class ScenarioRate(Tally):
         others = {**self.by_verdict, "not run": self.not_run}
         del others[Verdict.PASSED]
         told = ", ".join(f"{count} {name}" for name, count in others.items() if count)
-        trials = "1 trial" if self.total == 1 else f"{self.total} trials"
+        trials = counted(self.total, "trial")
         reason = f"{self.passed} of {trials} passed, {percent(self.required)} required" + (f"; {told}" if told else "")
         return reason + (f"; {self._told_until()}" if self.until is not None else "")
 
@@ -141,7 +141,7 @@ class ScenarioRate(Tally):
         if self.until.decision is Decision.UNDECIDED:
             return f"undecided {at}"
         saved = f", {self.saved} of {self.total + self.saved} saved" if self.saved else ""
-        return f"decided after {self.until.trials} trial{'' if self.until.trials == 1 else 's'} {at}{saved}"
+        return f"decided after {counted(self.until.trials, 'trial')} {at}{saved}"
 
     @property
     def tries(self) -> Tries:

@@ -257,42 +257,6 @@ def _interval_ranks(n: int, q: float, confidence: float) -> tuple[int, int, floa
 # Suites
 
 
-class SuiteRate(Record):
-    """The mean pass rate of a suite's scenarios, each counting once. `low` and `high` are None for no scenario."""
-
-    scenarios: int
-    trials: int
-    left_out: int = 0
-    """Scenarios without a decided trial, to be shown separately."""
-    rate: float | None = None
-    low: float | None = None
-    high: float | None = None
-    confidence: float = 0.95
-    method: str = "Bayesian bootstrap over scenarios, padded with one at the bound (Gaffke)"
-
-
-def suite_rate(tries: Iterable[Tries], confidence: float = 0.95) -> SuiteRate:
-    """The pass rate of a suite, with an interval over scenarios by `mean_interval`.
-
-    Trials of one scenario share what makes it easy or hard, so a thousand trials of five scenarios are five
-    observations. Scenarios are taken as independent draws of the kind that the suite stands for.
-    """
-    every = list(tries)
-    counted = [(passed, decided) for passed, decided in every if decided]
-    shares = [passed / decided for passed, decided in counted]
-    interval = mean_interval(shares, confidence)
-    low, high = interval or (None, None)
-    return SuiteRate(
-        scenarios=len(counted),
-        trials=sum(decided for _, decided in counted),
-        left_out=len(every) - len(counted),
-        rate=math.fsum(shares) / len(shares) if shares else None,
-        low=low,
-        high=high,
-        confidence=confidence,
-    )
-
-
 def mean_interval(values: Sequence[float], confidence: float = 0.95) -> Bounds | None:
     """Bounds of the mean of a variable in 0..1 from independent draws; None for none.
 

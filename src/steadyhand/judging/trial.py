@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from decimal import Decimal
 from typing import Literal, NamedTuple
 
 import msgspec
 
-from steadyhand.records.base import Record
+from steadyhand.records.base import Record, counted
 from steadyhand.records.chat import SafetyTimeline
 from steadyhand.records.evaluation import (
     EMPTY_REPLY,
@@ -248,8 +249,6 @@ def _majority_pass(found: _Sorted) -> tuple[Verdict, str]:
 
 
 def _weighted(found: _Sorted, threshold: float) -> tuple[Verdict, str]:
-    from decimal import Decimal
-
     def weight(evaluations: list[EvaluationResult]) -> Decimal:
         # As written in the file: in binary, 0.7 + 0.1 falls short of 0.8.
         return sum((Decimal(repr(evaluation.weight)) for evaluation in evaluations), Decimal(0))
@@ -279,11 +278,11 @@ def _undecided(found: _Sorted) -> tuple[Verdict, str]:
 
 def _could_not(undecided: list[EvaluationResult]) -> str:
     word = "raised an error" if undecided[0].verdict is Verdict.ERROR else "could not be decided"
-    return f"{len(undecided)} check{'' if len(undecided) == 1 else 's'} {word}"
+    return f"{counted(len(undecided), 'check')} {word}"
 
 
 def _checks(found: _Sorted) -> str:
-    return f"{found.total} check" if found.total == 1 else f"{found.total} checks"
+    return counted(found.total, "check")
 
 
 def label(evaluation: EvaluationResult) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar, cast
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from steadyhand.errors import SetupError
 from steadyhand.ports.agent import Agent, Judge, ReusableAddresses, TrialContext, UserSimulator
@@ -279,8 +279,6 @@ def make_action(function: Callable[..., Any], *, name: str, description: str | N
     schema.pop("title", None)
 
     def arguments(params: dict[str, Any], context: ActionContext) -> dict[str, Any]:
-        from pydantic import ValidationError
-
         try:
             given = model.model_validate(params)
         except ValidationError as error:
@@ -304,8 +302,6 @@ def make_action(function: Callable[..., Any], *, name: str, description: str | N
 
 def _parameters(function: Callable[..., Any], name: str) -> tuple[type[BaseModel], str | None]:
     """A model of the parameters, and the name of the one that takes the context."""
-    from pydantic import create_model
-
     hints = typing.get_type_hints(function, include_extras=True)
     fields: dict[str, Any] = {}
     context_name: str | None = None

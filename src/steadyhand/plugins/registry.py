@@ -20,6 +20,7 @@ from steadyhand.plugins.plugin import (
     Plugin,
     Termination,
     UserFactory,
+    make_action,
     provided_service,
 )
 from steadyhand.ports.agent import Agent, shows_of
@@ -177,8 +178,6 @@ class Registry:
         if not isinstance(part, Action):
             if not callable(part):
                 raise SetupError(f"plugin {owner.name!r}: action {name!r} is a {type(part).__name__}, not an Action")
-            from steadyhand.plugins.plugin import make_action
-
             try:
                 part = make_action(part, name=name)
             except Exception as error:

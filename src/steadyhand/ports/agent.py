@@ -184,8 +184,10 @@ def shows_of(agent: Agent) -> Shows:
     return shows
 
 
-def agent_closes_at_once(agent: Agent) -> bool:
-    return bool(getattr(agent, "closes_at_once", _NOT_DECLARED.closes_at_once))
+def closes_at_once(part: Agent | EnvironmentProvider) -> bool:
+    """Whether `close` or `teardown`, in its current state, returns without waiting: the attribute of this name, or
+    False."""
+    return bool(getattr(part, "closes_at_once", _NOT_DECLARED.closes_at_once))
 
 
 class Question(Record):

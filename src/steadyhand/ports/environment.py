@@ -67,11 +67,6 @@ class EnvironmentProvider(Protocol):
         ...
 
 
-def closes_at_once(environment: object) -> bool:
-    """Whether `teardown`, in the current state, returns without waiting: the attribute of this name, or False."""
-    return bool(getattr(environment, "closes_at_once", False))
-
-
 @runtime_checkable
 class OnThisMachine(Protocol):
     """An environment whose workspace is a local folder, for agents that work in it directly."""

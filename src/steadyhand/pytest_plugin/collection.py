@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import traceback
 from collections.abc import Iterable, Iterator, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, cast
 
@@ -52,7 +53,7 @@ class ScenarioCollection:
         named = [file_path.name]
         if file_path.is_relative_to(self._root):
             named.append(file_path.relative_to(self._root).as_posix())
-        if not any(_matches(name, glob) for glob in self._globs for name in named):
+        if not any(fnmatchcase(name, glob) for glob in self._globs for name in named):
             return None
         return _node(ScenarioFile, parent, path=file_path, collection=self)
 
@@ -197,9 +198,3 @@ def _node(kind: type[NodeT], parent: pytest.Collector, **given: Any) -> NodeT:
 def _stops_early(config: pytest.Config) -> bool:
     """Whether a failure may end the session, so that later scenarios must not run early."""
     return bool(config.getoption("maxfail", 0) or config.getoption("stepwise", default=False))
-
-
-def _matches(name: str, glob: str) -> bool:
-    from fnmatch import fnmatchcase
-
-    return fnmatchcase(name, glob)

@@ -173,6 +173,11 @@ def shorten(
     return f"{mark + gap if first else ''}{text[first:last]}{gap + mark if last < length else ''}"
 
 
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """Such as `1 trial` and `2 trials`."""
+    return f"{number} {noun if number == 1 else plural or noun + 's'}"
+
+
 def plain_fields(record: S) -> S:
     """The record with the fields that may hold anything made plain. Raises `UnreadableValue`."""
     names = _loose_fields(type(record))

@@ -9,6 +9,8 @@ from __future__ import annotations
 import enum
 from typing import Any, Literal
 
+import msgspec
+
 from steadyhand.records.base import Record
 
 Role = Literal["system", "user", "assistant", "tool"]
@@ -170,6 +172,11 @@ class ToolCall(Record):
     name: str
     arguments: dict[str, Any] = {}
     raw: str | None = None
+
+    @property
+    def arguments_text(self) -> str:
+        """The arguments as the model wrote them, or encoded again."""
+        return self.raw if self.raw is not None else msgspec.json.encode(self.arguments).decode()
 
 
 class ToolSpec(Record):

@@ -5,17 +5,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
 from typing import Any, Literal, get_args
 
+import msgspec
+
 from steadyhand.records.base import Record
-from steadyhand.records.chat import CallTiming, Finish, Message, Purpose, ToolCall, Usage
+from steadyhand.records.chat import CallTiming, Finish, FinishReason, Message, Purpose, ToolCall, Usage
 from steadyhand.records.evaluation import EvaluationResult
 
 ActionStatus = Literal["success", "error"]
 Sight = Literal["seen", "partly_seen", "self_reported", "not_seen"]
 Visible = Literal["actions", "services", "files", "database", "model_calls"]
 VISIBLE: tuple[Visible, ...] = get_args(Visible)
+_WORST_FIRST = (
+    FinishReason.CONTENT_FILTER,
+    FinishReason.ERROR,
+    FinishReason.PAUSE_TURN,
+    FinishReason.UNKNOWN,
+    FinishReason.LENGTH,
+    FinishReason.DEADLINE,
+    FinishReason.HUNG_UP,
+    FinishReason.REFUSAL,
+    FinishReason.TOOL_CALLS,
+    FinishReason.STOP,
+)
+_RANK = {reason: rank for rank, reason in enumerate(_WORST_FIRST)}
 
 
 class Shows(Record):
@@ -257,3 +273,109 @@ AnyEvent = (
     | ErrorHappened
     | Noted
 )
+
+
+_STEPS = (Thought, ActionTaken, Observed)
+
+
+def transcript_of(events: Iterable[AnyEvent]) -> tuple[Said, ...]:
+    """The messages, in the order in which they were said."""
+    return tuple(event for event in events if isinstance(event, Said))
+
+
+def answers_finish(events: Iterable[AnyEvent]) -> Finish | None:
+    """How the agent's answers ended, the worst end of several. An answer that called tools which were then run does not
+    count."""
+    ends: dict[tuple[int | None, int | None], list[Finish | None]] = {}
+    for event in events:
+        if isinstance(event, ModelCalled) and event.purpose == "agent" and event.error is None:
+            ends.setdefault((event.step, event.turn), []).append(event.finish)
+    last = [calls[-1] for calls in ends.values()]
+    broken = [finish for calls in ends.values() for finish in calls if finish is not None and finish.is_error]
+    return worst_finish((*broken, *last))
+
+
+def worst_finish(finishes: Iterable[Finish | None]) -> Finish | None:
+    """The end that leaves most in doubt, ignoring unknown ones."""
+    known = [finish for finish in finishes if finish is not None]
+    return min(known, key=lambda each: (not each.is_error, not each.undecided, _RANK[each.reason]), default=None)
+
+
+def trajectory_of(events: Iterable[AnyEvent]) -> tuple[TrajectoryStep, ...]:
+    """Thoughts, actions and observations by the time they began; those of the same moment stay as they were emitted."""
+    found = [event for event in events if isinstance(event, _STEPS)]
+    if not found:
+        return ()
+    told = without_repeated_actions(found)
+    steps = [step for event in told if (step := _step_of(event)) is not None]
+    return tuple(sorted(steps, key=lambda step: step.at_ms))
+
+
+def without_repeated_actions(events: Sequence[AnyEvent]) -> Sequence[AnyEvent]:
+    """Without duplicates: an action that went through us, is in the agent's trace and was reported by the agent counts
+    once. The first of these sources counts; its agent may be known from the others."""
+    actions = [event for event in events if type(event) is ActionTaken]
+    if len({(event.witnessed, event.traced) for event in actions}) < 2:
+        return events
+    alike: dict[Any, list[ActionTaken]] = {}
+    for event in sorted(actions, key=lambda each: (not each.witnessed, not each.traced)):
+        alike.setdefault(_what(event), []).append(event)
+    twice: set[str] = set()
+    signed: dict[str, str] = {}
+    for told in alike.values():
+        kept: list[ActionTaken] = []
+        for _, source in groupby(told, key=lambda each: (each.witnessed, each.traced)):
+            same = list(source)
+            for one, other in zip(kept, same, strict=False):
+                twice.add(other.id)
+                if other.agent is not None:
+                    signed.setdefault(one.id, other.agent)
+            kept += same[len(kept) :]
+    return [_signed(event, signed) for event in events if _action_id(event) not in twice]
+
+
+def _signed(event: AnyEvent, agents: Mapping[str, str]) -> AnyEvent:
+    if isinstance(event, ActionTaken | Observed) and event.agent is None:
+        return msgspec.structs.replace(event, agent=agents.get(_action_id(event) or ""))
+    return event
+
+
+def _action_id(event: AnyEvent) -> str | None:
+    match event:
+        case ActionTaken():
+            return event.id
+        case Observed():
+            return event.action_id
+        case _:
+            return None
+
+
+def _what(action: ActionTaken) -> tuple[int | None, int | None, str, bytes]:
+    return action.step, action.turn, action.name, msgspec.json.encode(action.params, order="sorted")
+
+
+def _step_of(event: AnyEvent) -> TrajectoryStep | None:
+    match event:
+        case Thought():
+            return TrajectoryStep(type="thought", at_ms=event.at_ms, content=event.text, agent=event.agent)
+        case ActionTaken():
+            return TrajectoryStep(
+                type="action",
+                at_ms=event.at_ms,
+                name=event.name,
+                params=event.params,
+                status=event.status,
+                duration_ms=event.duration_ms,
+                agent=event.agent,
+            )
+        case Observed():
+            return TrajectoryStep(
+                type="observation",
+                at_ms=event.at_ms,
+                name=event.name,
+                content=event.content,
+                cut=event.cut,
+                agent=event.agent,
+            )
+        case _:
+            return None

@@ -5,18 +5,15 @@ Tokens are counted by the servers. Costs are known if prices are.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import groupby
+from collections.abc import Iterable
 from typing import Any, Literal
-
-import msgspec
 
 from steadyhand.records.base import Record, plain_text
 from steadyhand.records.calibration import JudgedCase
-from steadyhand.records.chat import Finish, FinishReason, InvariantTimeline, SafetyAtDeadline, Spoiled
+from steadyhand.records.chat import InvariantTimeline, SafetyAtDeadline, Spoiled
 from steadyhand.records.config import Price
 from steadyhand.records.evaluation import EvaluationResult, FailureClass, LatencyTier, Outcome, RubricScore, Verdict
-from steadyhand.records.event import ActionTaken, AnyEvent, ModelCalled, Observed, Said, Shows, Thought, TrajectoryStep
+from steadyhand.records.event import AnyEvent, ModelCalled, Said, Shows, transcript_of
 from steadyhand.records.location import Place
 from steadyhand.records.result import ConversationEnding, ConversationMetrics
 from steadyhand.records.scenario import ExpectedConduct, Scenario
@@ -27,20 +24,6 @@ SCENARIO_PART = "the scenario"
 JUDGE_PART = "the judge"
 """The digest of the judge, if one is configured and has something to judge."""
 DEFAULT_ALPHA = 0.05
-_WORST_FIRST = (
-    FinishReason.CONTENT_FILTER,
-    FinishReason.ERROR,
-    FinishReason.PAUSE_TURN,
-    FinishReason.UNKNOWN,
-    FinishReason.LENGTH,
-    FinishReason.DEADLINE,
-    FinishReason.HUNG_UP,
-    FinishReason.REFUSAL,
-    FinishReason.TOOL_CALLS,
-    FinishReason.STOP,
-)
-_RANK = {reason: rank for rank, reason in enumerate(_WORST_FIRST)}
-_STEPS = (Thought, ActionTaken, Observed)
 
 
 class Spent(Record):
@@ -359,110 +342,7 @@ class RunHealth(Record):
     lag_ms: float = 0.0
 
 
-def transcript_of(events: Iterable[AnyEvent]) -> tuple[Said, ...]:
-    """The messages, in the order in which they were said."""
-    return tuple(event for event in events if isinstance(event, Said))
-
-
-def answers_finish(events: Iterable[AnyEvent]) -> Finish | None:
-    """How the agent's answers ended, the worst end of several. An answer that called tools which were then run does not
-    count."""
-    ends: dict[tuple[int | None, int | None], list[Finish | None]] = {}
-    for event in events:
-        if isinstance(event, ModelCalled) and event.purpose == "agent" and event.error is None:
-            ends.setdefault((event.step, event.turn), []).append(event.finish)
-    last = [calls[-1] for calls in ends.values()]
-    broken = [finish for calls in ends.values() for finish in calls if finish is not None and finish.is_error]
-    return worst_finish((*broken, *last))
-
-
-def worst_finish(finishes: Iterable[Finish | None]) -> Finish | None:
-    """The end that leaves most in doubt, ignoring unknown ones."""
-    known = [finish for finish in finishes if finish is not None]
-    return min(known, key=lambda each: (not each.is_error, not each.undecided, _RANK[each.reason]), default=None)
-
-
 def exported_transcript(trial: TrialRecord) -> tuple[Said, ...]:
     """The trial as reports may show it, without conversations that the author keeps out of them."""
     kept = {talk.step for talk in trial.conversations if not talk.transcript_exported}
     return tuple(said for said in transcript_of(trial.events) if said.step not in kept)
-
-
-def trajectory_of(events: Iterable[AnyEvent]) -> tuple[TrajectoryStep, ...]:
-    """Thoughts, actions and observations by the time they began; those of the same moment stay as they were emitted."""
-    found = [event for event in events if isinstance(event, _STEPS)]
-    if not found:
-        return ()
-    told = without_repeated_actions(found)
-    steps = [step for event in told if (step := _step_of(event)) is not None]
-    return tuple(sorted(steps, key=lambda step: step.at_ms))
-
-
-def without_repeated_actions(events: Sequence[AnyEvent]) -> Sequence[AnyEvent]:
-    """Without duplicates: an action that went through us, is in the agent's trace and was reported by the agent counts
-    once. The first of these sources counts; its agent may be known from the others."""
-    actions = [event for event in events if type(event) is ActionTaken]
-    if len({(event.witnessed, event.traced) for event in actions}) < 2:
-        return events
-    alike: dict[Any, list[ActionTaken]] = {}
-    for event in sorted(actions, key=lambda each: (not each.witnessed, not each.traced)):
-        alike.setdefault(_what(event), []).append(event)
-    twice: set[str] = set()
-    signed: dict[str, str] = {}
-    for told in alike.values():
-        kept: list[ActionTaken] = []
-        for _, source in groupby(told, key=lambda each: (each.witnessed, each.traced)):
-            same = list(source)
-            for one, other in zip(kept, same, strict=False):
-                twice.add(other.id)
-                if other.agent is not None:
-                    signed.setdefault(one.id, other.agent)
-            kept += same[len(kept) :]
-    return [_signed(event, signed) for event in events if _action_id(event) not in twice]
-
-
-def _signed(event: AnyEvent, agents: Mapping[str, str]) -> AnyEvent:
-    if isinstance(event, ActionTaken | Observed) and event.agent is None:
-        return msgspec.structs.replace(event, agent=agents.get(_action_id(event) or ""))
-    return event
-
-
-def _action_id(event: AnyEvent) -> str | None:
-    match event:
-        case ActionTaken():
-            return event.id
-        case Observed():
-            return event.action_id
-        case _:
-            return None
-
-
-def _what(action: ActionTaken) -> tuple[int | None, int | None, str, bytes]:
-    return action.step, action.turn, action.name, msgspec.json.encode(action.params, order="sorted")
-
-
-def _step_of(event: AnyEvent) -> TrajectoryStep | None:
-    match event:
-        case Thought():
-            return TrajectoryStep(type="thought", at_ms=event.at_ms, content=event.text, agent=event.agent)
-        case ActionTaken():
-            return TrajectoryStep(
-                type="action",
-                at_ms=event.at_ms,
-                name=event.name,
-                params=event.params,
-                status=event.status,
-                duration_ms=event.duration_ms,
-                agent=event.agent,
-            )
-        case Observed():
-            return TrajectoryStep(
-                type="observation",
-                at_ms=event.at_ms,
-                name=event.name,
-                content=event.content,
-                cut=event.cut,
-                agent=event.agent,
-            )
-        case _:
-            return None

@@ -9,14 +9,17 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from steadyhand.judging.trial import alarm_of, label
+from steadyhand.records.base import counted
 from steadyhand.records.evaluation import EvaluationResult, FailureClass, RubricScore, Verdict
 from steadyhand.records.event import (
     AnyEvent,
     Lagged,
     Retried,
     Waited,
+    answers_finish,
+    transcript_of,
 )
-from steadyhand.records.run import TrialRecord, answers_finish, exported_transcript, transcript_of
+from steadyhand.records.run import TrialRecord, exported_transcript
 from steadyhand.report import wording
 from steadyhand.report.table import Page, cells, clip, one_line, visible
 from steadyhand.report.transcript import render_endings, render_transcript
@@ -68,7 +71,7 @@ class Incidents:
         """A few words for one line, such as `2 retries, waited 4.0 s`."""
         found: list[str] = []
         if retries := self._retries.total():
-            found.append(f"{retries} {'retry' if retries == 1 else 'retries'}")
+            found.append(counted(retries, "retry", "retries"))
         if self._waited_ms >= _SHOWN_WAIT_MS:
             found.append(f"waited {wording.seconds(self._waited_ms)}")
         if self._lagged:
@@ -84,9 +87,9 @@ class Incidents:
         if self._waits:
             yield "waits", f"{wording.seconds(self._waited_ms)} in total: {_times_seen(self._waits)}"
         if self._lagged:
-            yield "lag", f"{_number(self._lagged, 'call')}, up to {wording.milliseconds(self._worst_lag_ms)}"
+            yield "lag", f"{counted(self._lagged, 'call')}, up to {wording.milliseconds(self._worst_lag_ms)}"
         if self._measured_again:
-            yield "repeats", f"remeasured {_number(self._measured_again, 'time')}"
+            yield "repeats", f"remeasured {counted(self._measured_again, 'time')}"
 
 
 def incidents_of(trial: TrialRecord) -> Iterator[tuple[str, str]]:
@@ -127,10 +130,6 @@ def _times_seen(reasons: Counter[str]) -> str:
     shown = [f"{count} x {clip(one_line(reason), _REASON)}" for reason, count in reasons.most_common(_REASONS)]
     rest = sum(reasons.values()) - sum(count for _, count in reasons.most_common(_REASONS))
     return "; ".join(shown) + (f"; {rest} x {_OTHER}" if rest else "")
-
-
-def _number(count: int, noun: str) -> str:
-    return f"{count} {noun}" + ("" if count == 1 else "s")
 
 
 _CHECKS = 10

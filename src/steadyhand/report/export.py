@@ -19,8 +19,8 @@ from steadyhand.errors import SetupError
 from steadyhand.judging.cost import Prices, cost_of_trial, spent_on
 from steadyhand.records.base import csv_cell, plain_text
 from steadyhand.records.evaluation import EvaluationResult, check_ids
-from steadyhand.records.event import ModelCalled
-from steadyhand.records.run import RunHeader, TrialRecord, transcript_of
+from steadyhand.records.event import ModelCalled, transcript_of
+from steadyhand.records.run import RunHeader, TrialRecord
 
 ColumnType: TypeAlias = Literal["text", "integer", "number", "boolean"]
 TableName: TypeAlias = Literal["trials", "evaluations", "calls"]

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from steadyhand.judging.figures import CLUSTERED, Figures, RunFigures, TimeFigures
 from steadyhand.judging.statistics import Percentile
+from steadyhand.records.base import counted
 from steadyhand.records.evaluation import Verdict
 from steadyhand.report.table import Cell, Page, one_line, render_table
 from steadyhand.report.wording import milliseconds
@@ -49,9 +50,9 @@ def figure_cells(figures: Figures) -> tuple[Cell, ...]:
 
 
 def _lines(suite: Figures) -> Iterator[str]:
-    over = _count(suite.trials.decided, "trial")
+    over = counted(suite.trials.decided, "trial")
     if suite.method == CLUSTERED:
-        over = f"{_count(suite.scenarios, 'scenario')}, {over}"
+        over = f"{counted(suite.scenarios, 'scenario')}, {over}"
     left_out = _left_out(suite)
     beside = f"; left out: {left_out}" if left_out else ""
     if suite.rate is not None and suite.method == CLUSTERED:  # one scenario has its own line
@@ -115,7 +116,7 @@ def _percentiles(times: TimeFigures, noun: str) -> str:
         listed = ", ".join(refused if told else refused[:1])
         told.append(f"{listed} {noun}s, there {'is' if there == 1 else 'are'} {there}")
     if times.left_out:
-        told.append(f"{_count(times.left_out, 'trial')} without a reliable time left out")
+        told.append(f"{counted(times.left_out, 'trial')} without a reliable time left out")
     return "; ".join(told)
 
 
@@ -148,7 +149,3 @@ def _at_most(bound: float) -> str:
 def _two_digits(value: float) -> str:
     """Never rounded up to 1."""
     return f"{math.floor(value * 100) / 100:.2f}"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"

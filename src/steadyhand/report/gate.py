@@ -7,6 +7,7 @@ from pathlib import Path
 
 from steadyhand.errors import ExitCode
 from steadyhand.judging.gate import Doubt, GateResult, Rule, Violation
+from steadyhand.records.base import counted
 from steadyhand.report.github import annotation
 from steadyhand.report.table import Page, Quote, no_commands, one_line, visible
 
@@ -65,9 +66,8 @@ def doubt_sentences(result: GateResult, quote: Quote) -> Iterator[str]:
 
 def statistics_sentences(result: GateResult, quote: Quote) -> Iterator[str]:
     test = result.statistics
-    count = len(test.scenarios)
     yield (
-        f"Statistical rule over {count} scenario{'' if count == 1 else 's'}: a run that is no worse fails with a "
+        f"Statistical rule over {counted(len(test.scenarios), 'scenario')}: a run that is no worse fails with a "
         f"chance of at most {result.alpha:g}."
     )
     if result.catches is not None:

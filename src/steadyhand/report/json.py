@@ -33,19 +33,11 @@ from steadyhand.records.event import (
     ServiceCalled,
     Thought,
     Waited,
-)
-from steadyhand.records.result import ConversationMetrics
-from steadyhand.records.run import (
-    CanaryTally,
-    RunHeader,
-    RunMatrix,
-    Spent,
-    Target,
-    TrialRecord,
     answers_finish,
-    exported_transcript,
     without_repeated_actions,
 )
+from steadyhand.records.result import ConversationMetrics
+from steadyhand.records.run import CanaryTally, RunHeader, RunMatrix, Spent, Target, TrialRecord, exported_transcript
 from steadyhand.report import json_shapes as shapes
 from steadyhand.report import json_trial_shapes as trial_shapes
 from steadyhand.report.json_shapes import REPORT_FORMAT

@@ -17,7 +17,8 @@ from typing import Any
 from steadyhand.judging.rates import ScenarioRate, percent
 from steadyhand.judging.trial import alarm_of
 from steadyhand.records.evaluation import Verdict
-from steadyhand.records.run import RunHeader, TrialRecord, answers_finish
+from steadyhand.records.event import answers_finish
+from steadyhand.records.run import RunHeader, TrialRecord
 from steadyhand.report.details import render_details
 from steadyhand.report.table import Page
 from steadyhand.report.wording import JunitInconclusive, axis_value, scenario_label

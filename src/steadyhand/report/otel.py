@@ -19,8 +19,8 @@ import msgspec
 
 from steadyhand.errors import SetupError
 from steadyhand.records.evaluation import Verdict
-from steadyhand.records.event import ActionTaken, ModelCalled, Observed, Thought
-from steadyhand.records.run import RunHeader, TrialKey, TrialRecord, without_repeated_actions
+from steadyhand.records.event import ActionTaken, ModelCalled, Observed, Thought, without_repeated_actions
+from steadyhand.records.run import RunHeader, TrialKey, TrialRecord
 from steadyhand.version import __version__
 
 DEFAULT_ENDPOINT = "http://127.0.0.1:4318"

@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, TextIO
 
 from steadyhand.ports.observer import RunObserver
+from steadyhand.records.base import counted
 from steadyhand.records.evaluation import Verdict
 from steadyhand.records.run import CallWait, RunHeader, RunHealth, TrialKey, TrialRecord
 from steadyhand.redaction import Redactor
@@ -36,7 +37,7 @@ def health_line(health: RunHealth) -> str:
 
 
 def _wait(held: CallWait) -> str:
-    calls = "1 call" if held.calls == 1 else f"{held.calls} calls"
+    calls = counted(held.calls, "call")
     seconds = math.ceil(held.left_s)
     if held.down:
         return f"{held.down} is down, retrying {f'in {seconds} s' if seconds else 'now'}, {calls}"

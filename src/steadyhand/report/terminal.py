@@ -15,12 +15,12 @@ from steadyhand.judging.figures import FigureCollector, Figures, RunFigures
 from steadyhand.judging.rates import RunSummary, ScenarioRate, Tally, summarise, tally_scenarios
 from steadyhand.judging.sequential import Decision
 from steadyhand.judging.trial import Alarm, alarm_of
-from steadyhand.records.base import Record
+from steadyhand.records.base import Record, counted
 from steadyhand.records.evaluation import Outcome, Verdict
 from steadyhand.records.event import Noted
 from steadyhand.records.run import RunHeader, TrialRecord
 from steadyhand.report import wording
-from steadyhand.report.details import Incidents, is_conversation, render_incidents
+from steadyhand.report.details import Incidents, is_conversation, render_incidents, render_passed_checks
 from steadyhand.report.figures import FIGURE_COLUMNS, figure_cells, render_figures
 from steadyhand.report.table import Cell, Page, one_line, render_table, tell_apart, visible
 from steadyhand.report.transcript import (
@@ -245,8 +245,9 @@ def _counts(tally: Tally, page: Page) -> str:
 
 def summary_line(summary: RunSummary, page: Page) -> str:
     """Such as `3 trials: 2 passed, 1 failed (1 missed alarm); 97 saved`."""
-    trials = "1 trial" if summary.finished == 1 else f"{summary.finished} trials"
-    line = f"{trials}: {_counts(summary, page)}" if summary.finished else "no trials were run"
+    line = (
+        f"{counted(summary.finished, 'trial')}: {_counts(summary, page)}" if summary.finished else "no trials were run"
+    )
     alarms = {"missed": summary.missed_alarms, "false": summary.false_alarms}
     found = [f"{count} {kind} alarm{'s' if count > 1 else ''}" for kind, count in alarms.items() if count]
     line += f" ({', '.join(found)})" if found else ""
@@ -282,8 +283,6 @@ def _passed_in_full(found: _Gathered, planned: Mapping[str, int], page: Page, vi
         numbered = planned.get(trial.key.scenario_id, 0) > 1
         yield page.paint(visible(wording.scenario_label(trial, numbered=numbered)), "strong")
         if view.singly:
-            from steadyhand.report.details import render_passed_checks
-
             yield from render_passed_checks(trial, page)
         yield from render_endings(trial, page)
         if view.transcripts != "none":

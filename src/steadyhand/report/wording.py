@@ -11,10 +11,11 @@ import msgspec
 from steadyhand.judging.cost import PRICES_AS_OF, CostSummary
 from steadyhand.judging.rates import ScenarioRate, percent
 from steadyhand.judging.statistics import pass_hat_k
+from steadyhand.records.base import counted
 from steadyhand.records.chat import FinishReason
 from steadyhand.records.evaluation import EvaluationResult, LatencyTier, RubricScore
-from steadyhand.records.event import ModelCalled
-from steadyhand.records.run import Judged, Spent, Target, TrialRecord, answers_finish
+from steadyhand.records.event import ModelCalled, answers_finish
+from steadyhand.records.run import Judged, Spent, Target, TrialRecord
 from steadyhand.report.table import Cell, clip, one_line
 
 JunitInconclusive = Literal["skipped", "failure", "error"]
@@ -145,8 +146,7 @@ def cost_line(summary: CostSummary) -> str:
     total = summary.total
     if not total.calls:
         return "no model calls"
-    calls = "1 model call" if total.calls == 1 else f"{total.calls} model calls"
-    parts = [f"{calls}: {_tokens(summary)}", _cost(total)]
+    parts = [f"{counted(total.calls, 'model call')}: {_tokens(summary)}", _cost(total)]
     if summary.list_prices:
         parts.append(f"at list prices of {PRICES_AS_OF}")
     if total.not_live:

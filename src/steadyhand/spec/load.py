@@ -6,6 +6,8 @@ Ids are unique across everything loaded in one run.
 from __future__ import annotations
 
 import glob
+import hashlib
+import json
 import os
 import re
 from collections import Counter
@@ -19,10 +21,10 @@ from steadyhand.records.base import Record
 from steadyhand.records.evaluation import Rubric
 from steadyhand.records.location import Place, Problem
 from steadyhand.records.scenario import Matrix, Scenario
-from steadyhand.spec.agent import Catalogue, Extend, Vocabulary, slug
+from steadyhand.spec.agent import Catalogue, Extend, Vocabulary, read_agent, slug, vocabulary_of
 from steadyhand.spec.patterns import PatternFinding, inspect_pattern
-from steadyhand.spec.validation import Findings, describe, nearest
-from steadyhand.spec.yaml import Document, given_document, read_document
+from steadyhand.spec.validation import FieldPath, Findings, describe, nearest, show_path
+from steadyhand.spec.yaml import MAX_DEPTH, Document, read_document
 
 ENVIRONMENTS = ("local", "e2b")
 SHAPES = (
@@ -134,7 +136,7 @@ class _Reader:
         if dialect is None:
             self._pass_over(file, document, findings)
         elif dialect == "agent":
-            self._keep(self._read_agent(document, findings), file, document)
+            self._keep(read_agent(document, findings, self._extended(document, findings)), file, document)
         elif dialect == "decision":
             from steadyhand.spec.decision import read_decision
 
@@ -153,14 +155,7 @@ class _Reader:
         self.recognised += dialect is not None
         self.problems.extend(findings.problems)
 
-    def _read_agent(self, document: Document, findings: Findings) -> Scenario | None:
-        from steadyhand.spec.agent import read_agent
-
-        return read_agent(document, findings, self._extended(document, findings))
-
     def _extended(self, document: Document, findings: Findings) -> Vocabulary:
-        from steadyhand.spec.agent import vocabulary_of
-
         return vocabulary_of(document, findings, self._vocabulary, self._extend)
 
     def _keep(self, scenario: Scenario | None, file: Found, document: Document) -> None:
@@ -190,6 +185,58 @@ class _Reader:
         if known is None:
             known = self._patterns[pattern] = inspect_pattern(pattern)
         return known
+
+
+def given_document(data: Any, name: str) -> tuple[Document | None, list[Problem]]:
+    """A document of data that was made in Python, called `name` in messages; its paths are relative to the current
+    folder."""
+    try:
+        plain = _plain_data(data, ())
+    except _NotPlain as error:
+        place = Place(file=name, path=show_path(error.path))
+        return None, [Problem(place=place, message=str(error), code="wrong-type")]
+    digest = hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()[:16]
+    return Document(name, "", plain, root=None, digest=digest), []
+
+
+class _NotPlain(Exception):
+    def __init__(self, message: str, path: FieldPath) -> None:
+        super().__init__(message)
+        self.path: FieldPath = path
+
+
+def _plain_data(value: Any, path: FieldPath) -> Any:
+    """A copy, if a file could contain this data. Raises `_NotPlain`."""
+    if len(path) > MAX_DEPTH:
+        raise _NotPlain(f"nested more than {MAX_DEPTH} levels deep", path)
+    if type(value) is str:
+        return _whole(value, path)
+    if value is None or type(value) in (int, float, bool):
+        return value
+    if isinstance(value, Mapping):
+        entries = cast("Mapping[object, Any]", value)
+        for key in entries:
+            if not isinstance(key, str):
+                raise _NotPlain(f"expected text as key, found {type(key).__name__} {key!r}", path)
+            _whole(key, path)
+        return {str(key): _plain_data(each, (*path, str(key))) for key, each in entries.items()}
+    if isinstance(value, list | tuple):
+        items = cast("Sequence[Any]", value)
+        return [_plain_data(each, (*path, index)) for index, each in enumerate(items)]
+    raise _NotPlain(
+        f"expected text, a number, true or false, None, a list or a mapping, found a {type(value).__name__}", path
+    )
+
+
+def _whole(text: str, path: FieldPath) -> str:
+    """Raises `_NotPlain` for text that UTF-8 cannot encode."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise _NotPlain(
+            f"found half a surrogate pair, {text[error.start]!a}; expected whole characters", path
+        ) from None
+    return text
 
 
 def recognise(data: Any) -> Dialect | None:

@@ -13,7 +13,7 @@ import math
 import os
 import re
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path as FilePath
 from typing import Any, ClassVar, NamedTuple, cast
 
@@ -44,7 +44,6 @@ _NUMBER = re.compile(
     r"|(?P<float>[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?)"
 )
 _HALF = re.compile(r"\\[uU](?:0000)?([dD][89a-fA-F][0-9a-fA-F]{2})")
-_LONE = re.compile("[\ud800-\udfff]")
 _PAIR = re.compile(r"((?<!\\)(?:\\\\)*)\\u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})")
 _TAG = "tag:yaml.org,2002:"
 _CORE_TAGS = frozenset(_TAG + name for name in ("str", "int", "float", "bool", "null", "seq", "map"))
@@ -151,58 +150,6 @@ def parse_document(content: bytes, path: str, file: str) -> tuple[Document | Non
     digest = hashlib.sha256(content).hexdigest()[:16]
     document = Document(file, os.path.dirname(path), data, root=root, digest=digest)  # noqa: PTH120
     return document, _located(faults, file, root)
-
-
-def given_document(data: Any, name: str) -> tuple[Document | None, list[Problem]]:
-    """A document of data that was made in Python, called `name` in messages; its paths are relative to the current
-    folder."""
-    try:
-        plain = _plain_data(data, ())
-    except _NotPlain as error:
-        place = Place(file=name, path=show_path(error.path))
-        return None, [Problem(place=place, message=str(error), code="wrong-type")]
-    digest = hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()[:16]
-    return Document(name, "", plain, root=None, digest=digest), []
-
-
-class _NotPlain(Exception):
-    def __init__(self, message: str, path: FieldPath) -> None:
-        super().__init__(message)
-        self.path: FieldPath = path
-
-
-def _plain_data(value: Any, path: FieldPath) -> Any:
-    """A copy, if a file could contain this data. Raises `_NotPlain`."""
-    if len(path) > MAX_DEPTH:
-        raise _NotPlain(f"nested more than {MAX_DEPTH} levels deep", path)
-    if type(value) is str:
-        return _whole(value, path)
-    if value is None or type(value) in (int, float, bool):
-        return value
-    if isinstance(value, Mapping):
-        entries = cast("Mapping[object, Any]", value)
-        for key in entries:
-            if not isinstance(key, str):
-                raise _NotPlain(f"expected text as key, found {type(key).__name__} {key!r}", path)
-            _whole(key, path)
-        return {str(key): _plain_data(each, (*path, str(key))) for key, each in entries.items()}
-    if isinstance(value, list | tuple):
-        items = cast("Sequence[Any]", value)
-        return [_plain_data(each, (*path, index)) for index, each in enumerate(items)]
-    raise _NotPlain(
-        f"expected text, a number, true or false, None, a list or a mapping, found a {type(value).__name__}", path
-    )
-
-
-def _whole(text: str, path: FieldPath) -> str:
-    """Raises `_NotPlain` for text that UTF-8 cannot encode."""
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise _NotPlain(
-            f"found half a surrogate pair, {text[error.start]!a}; expected whole characters", path
-        ) from None
-    return text
 
 
 def _decode(content: bytes) -> str:

@@ -7,7 +7,6 @@ from typing import Any
 
 import msgspec
 
-from steadyhand.records.chat import ToolCall
 from steadyhand.testing.wire import Answer, WireReply, event, event_stream, plain
 
 _encode = msgspec.json.Encoder().encode
@@ -116,15 +115,11 @@ def _blocks(answer: Answer) -> Iterator[tuple[dict[str, Any], list[dict[str, Any
     if texts := answer.text_pieces():
         yield {"type": "text", "text": ""}, [{"type": "text_delta", "text": text} for text in texts]
     for call in answer.tool_calls:
-        pieces = ["", *_cut(_arguments(call), answer.piece_chars)]
+        pieces = ["", *_cut(call.arguments_text, answer.piece_chars)]
         yield (
             {"type": "tool_use", "id": call.id, "name": call.name, "input": {}},
             [{"type": "input_json_delta", "partial_json": piece} for piece in pieces],
         )
-
-
-def _arguments(call: ToolCall) -> str:
-    return call.raw if call.raw is not None else _encode(call.arguments).decode()
 
 
 def _cut(text: str, size: int) -> list[str]:

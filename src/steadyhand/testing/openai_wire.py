@@ -64,11 +64,7 @@ def _reason(answer: Answer) -> str | None:
 
 
 def _tool_call(call: ToolCall) -> dict[str, Any]:
-    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments_of(call)}}
-
-
-def arguments_of(call: ToolCall) -> str:
-    return call.raw if call.raw is not None else _encode(call.arguments).decode()
+    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments_text}}
 
 
 def _usage(answer: Answer) -> dict[str, int]:
@@ -97,7 +93,7 @@ def _deltas(answer: Answer) -> Iterator[dict[str, Any]]:
                 {"index": index, "id": call.id, "type": "function", "function": {"name": call.name, "arguments": ""}}
             ]
         }
-        text = arguments_of(call)
+        text = call.arguments_text
         for at in range(0, len(text), answer.piece_chars):
             yield {"tool_calls": [{"index": index, "function": {"arguments": text[at : at + answer.piece_chars]}}]}
 

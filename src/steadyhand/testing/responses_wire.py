@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from steadyhand.testing.openai_wire import arguments_of, error_body
+from steadyhand.testing.openai_wire import error_body
 from steadyhand.testing.wire import Answer, WireReply, event, event_stream, plain
 
 _encode = msgspec.json.Encoder().encode
@@ -70,7 +70,7 @@ def _items(answer: Answer) -> list[dict[str, Any]]:
             "id": f"fc_{number}",
             "type": "function_call",
             "status": "completed",
-            "arguments": arguments_of(call),
+            "arguments": call.arguments_text,
             "call_id": call.id,
             "name": call.name,
         }

@@ -13,7 +13,7 @@ from steadyhand.errors import StoreError, UsageError
 from steadyhand.judging.cost import Prices
 from steadyhand.judging.rates import ScenarioRate, tally_scenarios
 from steadyhand.judging.run_comparison import Comparison
-from steadyhand.records.base import Record
+from steadyhand.records.base import Record, counted
 from steadyhand.records.evaluation import Outcome, Verdict
 from steadyhand.records.run import Target, TrialKey
 from steadyhand.report import comparison as words
@@ -323,7 +323,7 @@ def _number(text: str | None) -> int:
 def _headline(rates: list[ScenarioRate], status: str, unknown: int) -> tuple[str, str]:
     """The headline of the run and its style. A run is shown as passed only after every record was read."""
     tally = tally_scenarios(rates)
-    total = f"{tally.total} scenario{'' if tally.total == 1 else 's'}"
+    total = counted(tally.total, "scenario")
     if tally.failed:
         return f"{tally.failed} of {total} failed" + (" so far" if status == "running" else ""), "failed"
     if status == "running":

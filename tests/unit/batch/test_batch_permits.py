@@ -9,10 +9,10 @@ from steadyhand.batch.permits import PermitDesk, RemoteGate
 from steadyhand.batch.provider import GIVE_UP_S, TOLERATED, ProviderGate, ProviderLimits
 from steadyhand.engine.model_call import OpenGate
 from steadyhand.errors import ModelError
-from steadyhand.records.chat import Attempt, ChatRequest, ChatResponse, Message, Usage
+from steadyhand.records.chat import Attempt, ChatResponse
 from steadyhand.testing import SettableClock
+from support.gates import REQUEST, call, down
 
-REQUEST = ChatRequest(messages=(Message(role="user", content="x" * 400),), max_tokens=100)
 UNSPACED = ProviderLimits(spacing_s=0.0)
 
 
@@ -35,24 +35,6 @@ class Office:
 
 class Applicant:
     """A worker as the desk sees it."""
-
-
-def answer(tokens=None):
-    usage = Usage(input_tokens=tokens, output_tokens=0) if tokens is not None else None
-    return ChatResponse(text="", attempt=Attempt(started_ms=0), usage=usage)
-
-
-def down(kind="connect", **more):
-    return ModelError(kind, kind=kind, retryable=True, **more)
-
-
-async def call(gate, error=None, tokens=None, model="openai/m"):
-    async with gate.admit(model, REQUEST) as admission:
-        if error is not None:
-            admission.failed(error)
-        else:
-            admission.succeeded(answer(tokens))
-        return admission.reason
 
 
 async def turn():

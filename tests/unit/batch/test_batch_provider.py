@@ -5,29 +5,9 @@ import pytest
 from steadyhand.batch.limits import OPENING_S, SPACING_S, WINDOW_S, Window
 from steadyhand.batch.provider import GIVE_UP_S, TOLERATED, ProviderGate, ProviderLimits, provider_of
 from steadyhand.errors import ModelError
-from steadyhand.records.chat import Attempt, ChatRequest, ChatResponse, Message, Usage
 from steadyhand.records.run import CallWait
 from steadyhand.testing.fakes import SettableClock
-
-REQUEST = ChatRequest(messages=(Message(role="user", content="x" * 400),), max_tokens=100)
-
-
-def answer(tokens=None):
-    usage = Usage(input_tokens=tokens, output_tokens=0) if tokens is not None else None
-    return ChatResponse(text="", attempt=Attempt(started_ms=0), usage=usage)
-
-
-def down(kind="connect", **more):
-    return ModelError(kind, kind=kind, retryable=True, **more)
-
-
-async def call(gate, error=None, model="openai/m", tokens=None):
-    async with gate.admit(model, REQUEST) as admission:
-        if error is not None:
-            admission.failed(error)
-        else:
-            admission.succeeded(answer(tokens))
-        return admission.reason
+from support.gates import REQUEST, answer, call, down
 
 
 async def starts(gate, clock, count, **more):

@@ -8,15 +8,8 @@ from steadyhand.compose.settings import Settings
 from steadyhand.ports.model import ModelFacts
 from steadyhand.records.chat import ChatRequest, Message
 from steadyhand.records.config import RunOptions, Selection
+from support.project import AGENT
 
-SCENARIO = """\
-id: one
-name: One
-description: It answers.
-environment: {type: local}
-run: [{input: Hello, evaluations: [{type: string_contains, value: hello}]}]
-judgment: {strategy: all_pass}
-"""
 REQUEST = ChatRequest(messages=(Message(role="user", content="x"),))
 
 
@@ -25,7 +18,7 @@ def parts_of(tmp_path: Path):
     """The gate of a run, whether it needs the network, and what its providers declare."""
 
     def build(config: str, **options):
-        (tmp_path / "one.scenario.yaml").write_text(SCENARIO)
+        (tmp_path / "one.scenario.yaml").write_text(AGENT)
         (tmp_path / "mine.toml").write_text(config)
         settings = Settings(RunOptions(config=tmp_path / "mine.toml", **options))
         registries = open_registries(settings)

@@ -2,7 +2,7 @@ import random
 
 import pytest
 
-from steadyhand.engine.negation import first_keyword, says
+from steadyhand.engine.negation import says
 from steadyhand.engine.termination import similarity
 
 
@@ -32,11 +32,6 @@ from steadyhand.engine.termination import similarity
 )
 def test_whole_words_and_phrases(text, keyword, found):
     assert says(text, keyword) is found
-
-
-def test_the_first_keyword_of_the_list_is_named():
-    assert first_keyword(["perfect", "thanks"], "thanks, perfect") == "perfect"
-    assert first_keyword([], "thanks") is None
 
 
 def test_likeness():

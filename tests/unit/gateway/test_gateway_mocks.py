@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,6 @@ from typing import Any
 import aiohttp
 import pytest
 
-from steadyhand.gateway.run import run_gateway
 from steadyhand.gateway.server import GatewayServer
 from steadyhand.ports.services import Action
 from steadyhand.records.event import ActionTaken, Observed, ServiceCalled
@@ -35,13 +34,6 @@ MOCKS = (
     Mock(method="ping", service="orders", place=HERE, response="orders"),
     Mock(method="ping", service="payments", place=HERE, response="payments"),
 )  # fmt: skip
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[GatewayServer]:
-    server = run_gateway()
-    yield server
-    await server.close()
 
 
 async def _opened(

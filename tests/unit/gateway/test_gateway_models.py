@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import ssl
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +11,6 @@ import pytest
 from steadyhand.builtin.models.anthropic import AnthropicModel
 from steadyhand.builtin.models.openai import OpenAIModel
 from steadyhand.errors import ModelError
-from steadyhand.gateway.run import run_gateway
 from steadyhand.gateway.server import GatewayServer
 from steadyhand.plugins.plugin import ModelSettings
 from steadyhand.ports.model import ChatModel
@@ -21,12 +18,10 @@ from steadyhand.records.chat import Attempt, ChatRequest, ChatResponse, FinishRe
 from steadyhand.testing import Answer, ModelServer
 from support.late import Late
 from support.trial import TrialStandIn
+from support.vendor_clients import anthropic_client, openai_client
 
 anthropic = Late("anthropic")
 openai = Late("openai")
-
-NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-"""Spares each client reading all certificates."""
 
 KEY = "sk-the-users-own-key"
 TOOL = {"name": "refund", "description": "Pays back.", "parameters": {"type": "object", "properties": {"n": {}}}}
@@ -59,36 +54,17 @@ def says(text: str = "", *calls: ToolCall) -> ChatResponse:
     )  # fmt: skip
 
 
-@pytest.fixture
-async def server() -> AsyncIterator[GatewayServer]:
-    server = run_gateway()
-    yield server
-    await server.close()
-
-
 async def _addresses(server: GatewayServer, folder: Path, model: ChatModel) -> dict[str, str]:
     endpoint = await server.open_endpoint(TrialStandIn(folder), model)
     return server.addresses(endpoint.address).variables
 
 
 async def _openai(server: GatewayServer, folder: Path, model: ChatModel) -> Any:
-    told = await _addresses(server, folder, model)
-    return openai.AsyncOpenAI(
-        http_client=openai.DefaultAsyncHttpxClient(verify=NO_TLS),
-        base_url=told["OPENAI_BASE_URL"],
-        api_key=told["OPENAI_API_KEY"],
-        max_retries=0,
-    )
+    return openai_client(await _addresses(server, folder, model))
 
 
 async def _anthropic(server: GatewayServer, folder: Path, model: ChatModel) -> Any:
-    told = await _addresses(server, folder, model)
-    return anthropic.AsyncAnthropic(
-        http_client=anthropic.DefaultAsyncHttpxClient(verify=NO_TLS),
-        base_url=told["ANTHROPIC_BASE_URL"],
-        api_key=told["ANTHROPIC_API_KEY"],
-        max_retries=0,
-    )
+    return anthropic_client(await _addresses(server, folder, model))
 
 
 @pytest.mark.parametrize("streamed", [False, True])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -30,12 +29,10 @@ from steadyhand.redaction import Redactor
 from steadyhand.testing import Answer, ModelServer, ScriptedAgent
 from support.engine import asking, builder, check, scenario
 from support.late import Late
+from support.vendor_clients import anthropic_client, openai_client
 
 anthropic = Late("anthropic")
 openai = Late("openai")
-
-NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-"""Spares each client reading all certificates."""
 
 KEY = "sk-the-users-own-key"
 PIECES = ("Stop ", "the ", "pump.")
@@ -88,24 +85,14 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
 async def _texts(dialect: str, told: dict[str, str]) -> AsyncIterator[str]:
     """The pieces of text of one streamed call, as the vendor's own client yields them."""
     if dialect == "messages":
-        async with anthropic.AsyncAnthropic(
-            http_client=anthropic.DefaultAsyncHttpxClient(verify=NO_TLS),
-            base_url=told["ANTHROPIC_BASE_URL"],
-            api_key=told["ANTHROPIC_API_KEY"],
-            max_retries=0,
-        ) as client:
+        async with anthropic_client(told) as client:
             asked: Any = {"model": "x", "max_tokens": 90, "messages": [{"role": "user", "content": "Well?"}]}
             async with client.messages.stream(**asked) as stream:
                 async for text in stream.text_stream:
                     yield text
                 assert (await stream.get_final_message()).usage.input_tokens == 7
         return
-    async with openai.AsyncOpenAI(
-        http_client=openai.DefaultAsyncHttpxClient(verify=NO_TLS),
-        base_url=told["OPENAI_BASE_URL"],
-        api_key=told["OPENAI_API_KEY"],
-        max_retries=0,
-    ) as client:
+    async with openai_client(told) as client:
         if dialect == "responses":
             async for event in await client.responses.create(model="x", input="Well?", stream=True):
                 if event.type == "response.output_text.delta":
@@ -227,13 +214,7 @@ async def test_an_agent_that_waits_in_vain_is_not_graded(bench: Bench, streamed:
         model = bench.model("chat", provider) if kind == "server" else hanging
 
         async def agent(told: dict[str, str], events: list[Any]) -> str:
-            async with openai.AsyncOpenAI(
-                http_client=openai.DefaultAsyncHttpxClient(verify=NO_TLS),
-                base_url=told["OPENAI_BASE_URL"],
-                api_key="-",
-                max_retries=0,
-                timeout=0.3,
-            ) as client:
+            async with openai_client(told, timeout=0.3) as client:
                 with pytest.raises(openai.APITimeoutError):
                     await client.chat.completions.create(
                         model="x", messages=[{"role": "user", "content": "Well?"}], stream=streamed
@@ -252,12 +233,7 @@ async def test_an_agent_that_drops_the_slower_of_two_answers_is_graded(bench: Be
     rules = "rules: [{match: slow, reply: Late., delay_ms: 60000}, {reply: Now., delay_ms: 1000}]\n"
 
     async def agent(told: dict[str, str], events: list[Any]) -> str:
-        async with openai.AsyncOpenAI(
-            http_client=openai.DefaultAsyncHttpxClient(verify=NO_TLS),
-            base_url=told["OPENAI_BASE_URL"],
-            api_key="-",
-            max_retries=0,
-        ) as client:
+        async with openai_client(told) as client:
 
             async def ask(text: str) -> str:
                 made = await client.chat.completions.create(model="x", messages=[{"role": "user", "content": text}])

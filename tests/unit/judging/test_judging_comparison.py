@@ -10,10 +10,8 @@ from steadyhand.judging.comparison import (
     Pair,
     cohens_h,
     compare_rates,
-    detectable_drop,
     fisher_drop_p,
     fisher_p,
-    gate_test,
     holm,
     newcombe_interval,
     pair_up,
@@ -21,33 +19,19 @@ from steadyhand.judging.comparison import (
     step_down_min_p,
     trials_to_tell,
 )
+from steadyhand.judging.gate import gate_test
 from support.late import Late
+from support.sides import RATES, draw_pairs, pair
 
 stats = Late("scipy.stats")
 
 steady = settings(derandomize=True, database=None)
-RATES = (1.0,) * 4 + (0.95,) * 3 + (0.8,) * 3 + (0.5,) * 2
-"""A realistic suite: some scenarios always pass, some hardly ever."""
-
-
-def pair(a: tuple[int, int], b: tuple[int, int], scenario_id: str = "s") -> Pair:
-    return Pair(scenario_id=scenario_id, a_passed=a[0], a_decided=a[1], b_passed=b[0], b_decided=b[1])
 
 
 @st.composite
 def pairs(draw: st.DrawFn, most: int = 40) -> Pair:
     a, b = draw(st.integers(1, most)), draw(st.integers(1, most))
     return pair((draw(st.integers(0, a)), a), (draw(st.integers(0, b)), b))
-
-
-def draw_pairs(drawn: random.Random, before: tuple[float, ...], after: tuple[float, ...], trials: int) -> list[Pair]:
-    def passes(rate: float) -> int:
-        return sum(drawn.random() < rate for _ in range(trials))
-
-    return [
-        pair((passes(a), trials), (passes(b), trials), f"s{at}")
-        for at, (a, b) in enumerate(zip(before, after, strict=True))
-    ]
 
 
 def test_known_intervals_of_a_difference():
@@ -227,63 +211,6 @@ def test_the_step_down_is_the_chance_of_any_p_value_as_small(seen: list[Pair]):
 def test_scenarios_that_cannot_drop_cost_nothing():
     hit, idle = pair((10, 10), (3, 10), "hit"), pair((0, 10), (0, 10), "idle")
     assert step_down_min_p([hit, *[idle] * 500])[0] == pytest.approx(fisher_drop_p(hit))
-
-
-def test_the_gate_names_what_dropped():
-    steadfast = [pair((10, 10), (10, 10), f"s{at}") for at in range(11)]
-    one = gate_test([*steadfast, pair((10, 10), (2, 10), "broken")])
-    assert one.dropped
-    assert [each.pair.scenario_id for each in one.dropped_scenarios] == ["broken"]
-    spread = gate_test([pair((19, 20), (16, 20), f"s{at}") for at in range(12)])
-    assert spread.suite_dropped
-    assert spread.dropped_scenarios == []
-    better = gate_test([pair((2, 20), (18, 20))])
-    assert not better.dropped
-    assert better.suite_p_value == 1.0
-
-
-def test_the_gate_knows_when_it_has_too_little_data():
-    assert not gate_test([]).decidable
-    assert not gate_test([pair((3, 3), (3, 3))]).decidable
-    assert not gate_test([pair((3, 3), (0, 3))]).dropped
-    outage = gate_test([pair((9, 9), (0, 0), "outage")])
-    assert (outage.decidable, outage.left_out) == (False, ["outage"])
-    assert gate_test([pair((3, 3), (3, 3), f"s{at}") for at in range(4)]).decidable
-    assert gate_test([pair((5, 5), (5, 5))]).decidable
-
-
-@pytest.mark.parametrize("trials", [3, 10])
-@pytest.mark.no_cover
-def test_without_a_difference_the_gate_keeps_its_false_alarm_rate(trials: int):
-    drawn, alpha, runs = random.Random(3), 0.05, 1000
-    tests = [gate_test(draw_pairs(drawn, RATES, RATES, trials), alpha) for _ in range(runs)]
-    alarms = sum(test.dropped for test in tests)
-    assert alarms <= stats.binom.ppf(0.999, runs, alpha)
-    assert trials == 3 or alarms > 5, "a gate that never trips holds any rate"
-
-
-@pytest.mark.parametrize(("rates", "trials"), [(RATES, 20), ((0.8,), 10), ((1.0,) * 12, 10)])
-@pytest.mark.no_cover
-def test_a_drop_of_the_promised_size_is_caught_at_the_promised_rate(rates: tuple[float, ...], trials: int):
-    drawn, power, runs = random.Random(5), 0.8, 300
-    promised = detectable_drop([(round(rate * trials), trials) for rate in rates], trials, power=power)
-    after = tuple(max(rate - promised, 0.0) for rate in rates)
-    caught = sum(gate_test(draw_pairs(drawn, rates, after, trials)).dropped for _ in range(runs))
-    assert caught >= stats.binom.ppf(0.001, runs, power)
-
-
-def test_the_promised_drop_shrinks_with_the_data():
-    few, many = [(9, 10)] * 12, [(900, 1000)] * 12
-    assert detectable_drop(few, 10) == pytest.approx(0.16, abs=0.02)
-    assert detectable_drop(many, 1000) < detectable_drop(many, 10) < detectable_drop(few, 10)
-    assert detectable_drop([(3, 3)], 3) is None
-    assert detectable_drop([], 10) is None
-
-
-def test_one_scenario_that_breaks_is_caught_though_the_suite_hardly_moves():
-    drawn, before = random.Random(6), (*RATES[1:], 1.0)
-    after = (*RATES[1:], 0.3)
-    assert sum(bool(gate_test(draw_pairs(drawn, before, after, 20)).dropped_scenarios) for _ in range(100)) >= 90
 
 
 @pytest.mark.no_cover

@@ -5,12 +5,12 @@ import msgspec
 import pytest
 
 from steadyhand.errors import ExitCode
-from steadyhand.judging.comparison import detectable_drop
-from steadyhand.judging.gate import ABSOLUTE, Baseline, Rule, baseline_lines, baseline_of, hold_against, side_of
+from steadyhand.judging.baseline import Baseline, baseline_lines, baseline_of, side_of
+from steadyhand.judging.gate import ABSOLUTE, Rule, detectable_drop, gate_test, hold_against
 from steadyhand.records.evaluation import LatencyTier
 from steadyhand.records.run import JUDGE_PART, SCENARIO_PART
 from support.late import Late
-from support.sides import drawn_side, sample, side
+from support.sides import RATES, draw_pairs, drawn_side, pair, sample, side
 
 stats = Late("scipy.stats")
 
@@ -162,6 +162,66 @@ def test_an_impossible_baseline_is_refused(change):
     entries = (msgspec.structs.replace(made.entries[0], **change), made.entries[1])
     with pytest.raises(ValueError, match=r"below zero|twice"):
         side_of(msgspec.structs.replace(made, entries=entries), "file")
+
+
+# The statistical rule
+
+
+def test_the_gate_names_what_dropped():
+    steadfast = [pair((10, 10), (10, 10), f"s{at}") for at in range(11)]
+    one = gate_test([*steadfast, pair((10, 10), (2, 10), "broken")])
+    assert one.dropped
+    assert [each.pair.scenario_id for each in one.dropped_scenarios] == ["broken"]
+    spread = gate_test([pair((19, 20), (16, 20), f"s{at}") for at in range(12)])
+    assert spread.suite_dropped
+    assert spread.dropped_scenarios == []
+    better = gate_test([pair((2, 20), (18, 20))])
+    assert not better.dropped
+    assert better.suite_p_value == 1.0
+
+
+def test_the_gate_knows_when_it_has_too_little_data():
+    assert not gate_test([]).decidable
+    assert not gate_test([pair((3, 3), (3, 3))]).decidable
+    assert not gate_test([pair((3, 3), (0, 3))]).dropped
+    outage = gate_test([pair((9, 9), (0, 0), "outage")])
+    assert (outage.decidable, outage.left_out) == (False, ["outage"])
+    assert gate_test([pair((3, 3), (3, 3), f"s{at}") for at in range(4)]).decidable
+    assert gate_test([pair((5, 5), (5, 5))]).decidable
+
+
+@pytest.mark.parametrize("trials", [3, 10])
+@pytest.mark.no_cover
+def test_without_a_difference_the_gate_keeps_its_false_alarm_rate(trials: int):
+    drawn, alpha, runs = random.Random(3), 0.05, 1000
+    tests = [gate_test(draw_pairs(drawn, RATES, RATES, trials), alpha) for _ in range(runs)]
+    alarms = sum(test.dropped for test in tests)
+    assert alarms <= stats.binom.ppf(0.999, runs, alpha)
+    assert trials == 3 or alarms > 5, "a gate that never trips holds any rate"
+
+
+@pytest.mark.parametrize(("rates", "trials"), [(RATES, 20), ((0.8,), 10), ((1.0,) * 12, 10)])
+@pytest.mark.no_cover
+def test_a_drop_of_the_promised_size_is_caught_at_the_promised_rate(rates: tuple[float, ...], trials: int):
+    drawn, power, runs = random.Random(5), 0.8, 300
+    promised = detectable_drop([(round(rate * trials), trials) for rate in rates], trials, power=power)
+    after = tuple(max(rate - promised, 0.0) for rate in rates)
+    caught = sum(gate_test(draw_pairs(drawn, rates, after, trials)).dropped for _ in range(runs))
+    assert caught >= stats.binom.ppf(0.001, runs, power)
+
+
+def test_the_promised_drop_shrinks_with_the_data():
+    few, many = [(9, 10)] * 12, [(900, 1000)] * 12
+    assert detectable_drop(few, 10) == pytest.approx(0.16, abs=0.02)
+    assert detectable_drop(many, 1000) < detectable_drop(many, 10) < detectable_drop(few, 10)
+    assert detectable_drop([(3, 3)], 3) is None
+    assert detectable_drop([], 10) is None
+
+
+def test_one_scenario_that_breaks_is_caught_though_the_suite_hardly_moves():
+    drawn, before = random.Random(6), (*RATES[1:], 1.0)
+    after = (*RATES[1:], 0.3)
+    assert sum(bool(gate_test(draw_pairs(drawn, before, after, 20)).dropped_scenarios) for _ in range(100)) >= 90
 
 
 # The study: what the gate promises

@@ -34,15 +34,20 @@ def run(required: float, rate: float, seed: int, ceiling: int = 100) -> Sequenti
     return test
 
 
+def next_look(alive: dict[int, float], rate: float) -> dict[int, float]:
+    """The probability of each number of passed trials after one more trial."""
+    after: dict[int, float] = {}
+    for passed, chance in alive.items():
+        after[passed + 1] = after.get(passed + 1, 0.0) + chance * rate
+        after[passed] = after.get(passed, 0.0) + chance * (1 - rate)
+    return after
+
+
 def chance_to_say(wanted: Decision, required: float, rate: float, alpha: float, ceiling: int) -> float:
     """The exact probability of that decision at any time up to the ceiling, over all orders of outcomes."""
     alive, said = {0: 1.0}, 0.0
     for trial in range(1, ceiling + 1):
-        after: dict[int, float] = {}
-        for passed, chance in alive.items():
-            after[passed + 1] = after.get(passed + 1, 0.0) + chance * rate
-            after[passed] = after.get(passed, 0.0) + chance * (1 - rate)
-        alive = {}
+        after, alive = next_look(alive, rate), {}
         for passed, chance in after.items():
             decision = decide(required, alpha, passed=passed, failed=trial - passed)
             if decision is wanted:
@@ -166,11 +171,7 @@ def test_the_anytime_interval_holds_at_every_look():
     for rate in (0.3, 0.9):
         alive, missed = {0: 1.0}, 0.0
         for trial in range(1, 81):
-            after: dict[int, float] = {}
-            for passed, chance in alive.items():
-                after[passed + 1] = after.get(passed + 1, 0.0) + chance * rate
-                after[passed] = after.get(passed, 0.0) + chance * (1 - rate)
-            alive = {}
+            after, alive = next_look(alive, rate), {}
             for passed, chance in after.items():
                 low, high = bounds[passed, trial]
                 if low <= rate <= high:

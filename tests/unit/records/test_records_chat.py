@@ -1,6 +1,14 @@
 from steadyhand.records.chat import Message
-from steadyhand.records.event import ActionTaken, Observed, Said, ServiceCalled, Thought, TrajectoryStep
-from steadyhand.records.run import trajectory_of, transcript_of
+from steadyhand.records.event import (
+    ActionTaken,
+    Observed,
+    Said,
+    ServiceCalled,
+    Thought,
+    TrajectoryStep,
+    trajectory_of,
+    transcript_of,
+)
 
 USER = Said(at_ms=0.0, message=Message(role="user", content="hi"))
 AGENT = Said(at_ms=9.0, message=Message(role="assistant", content="done"))

@@ -7,7 +7,7 @@ import os
 import pytest
 
 from steadyhand.records.location import Place
-from steadyhand.spec.load import discover, load
+from steadyhand.spec.load import discover, given_document, load
 from steadyhand.spec.yaml import read_document
 
 AGENT = """\
@@ -346,3 +346,13 @@ def test_something_other_than_a_file_is_reported_and_hides_nothing(tmp_path, mon
     assert document is None
     assert problem.code == "unreadable"
     assert {"pipe": "pipe or device", "loop": "symbolic links", "nowhere": "No such file"}[kind] in problem.message
+
+
+def test_half_a_character_in_data_from_python_is_one_clear_error():
+    for value in ({"a": ["\ud83d"]}, {"a": [{"\ud83d": 1}]}):
+        document, problems = given_document(value, "given")
+        assert document is None
+        assert [problem.message for problem in problems] == [
+            "found half a surrogate pair, '\\ud83d'; expected whole characters"
+        ]
+        assert problems[0].place.path == "a[0]"

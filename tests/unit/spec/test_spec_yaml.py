@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from steadyhand.spec.yaml import MAX_DEPTH, YamlError, given_document, parse
+from steadyhand.spec.yaml import MAX_DEPTH, YamlError, parse
 
 
 def data(text: str):
@@ -165,13 +165,3 @@ def test_half_a_character_is_one_clear_error(text, column):
     with pytest.raises(YamlError, match=r"found half a surrogate pair, \\\w+; write the character itself") as raised:
         parse(text)
     assert (raised.value.fault.code, raised.value.fault.column) == ("half-character", column)
-
-
-def test_half_a_character_in_data_from_python_is_one_clear_error():
-    for value in ({"a": ["\ud83d"]}, {"a": [{"\ud83d": 1}]}):
-        document, problems = given_document(value, "given")
-        assert document is None
-        assert [problem.message for problem in problems] == [
-            "found half a surrogate pair, '\\ud83d'; expected whole characters"
-        ]
-        assert problems[0].place.path == "a[0]"

@@ -20,7 +20,7 @@ import msgspec
 from steadyhand.builtin.agents.addresses import limit_of, workspace_of
 from steadyhand.builtin.agents.python_call import FunctionThread, Guarded, Offer
 from steadyhand.builtin.agents.python_target import AgentCalls, Callee, PythonTarget, file_of, find_target, shape_of
-from steadyhand.builtin.agents.returned import read_returned
+from steadyhand.builtin.agents.return_value import read_returned
 from steadyhand.builtin.agents.trajectory import TrajectoryReporter
 from steadyhand.errors import AgentError, TrialError
 from steadyhand.ports.agent import Reply, TrialContext, Turn

@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import os
 import secrets
-import selectors
 import time
 import weakref
 from collections.abc import Mapping
@@ -28,8 +27,6 @@ from steadyhand.builtin.agents.python_wire import portable
 from steadyhand.children.channel import (
     CANCELLED,
     Channel,
-    Frame,
-    Frames,
     Kind,
     MalformedMessage,
     RemoteError,
@@ -132,12 +129,13 @@ class Child:
             self._socket.setblocking(True)
             self._socket.sendall(packed(Kind.CALL, 0, "load", self.spec.load))
             self._socket.setblocking(False)
-            answer = self._first_frame(deadline)
+            answer = self._process.first_frame(deadline)
         except (BrokenPipeError, ConnectionResetError):
             answer = None
         except (MalformedMessage, TimeoutError) as error:
             self.kill()
-            raise SetupError(f"{name}: {error}{self.last_words()}") from error
+            why = error if isinstance(error, MalformedMessage) else f"importing it took longer than {LOAD_S:g} s"
+            raise SetupError(f"{name}: {why}{self.last_words()}") from error
         if answer is None:
             ended = self._process.how_it_ended(wait_s=0.2)
             raise SetupError(f"{name}: importing it ended its process{ended}{self.last_words()}")
@@ -148,24 +146,6 @@ class Child:
             raise error if isinstance(error, SetupError) else SetupError(f"{name}: {fault.type}: {fault.message}")
         self.loaded = True
         self.names = frozenset(read(answer.payload, list[str]))
-
-    def _first_frame(self, deadline: float) -> Frame | None:
-        frames = Frames()
-        with selectors.DefaultSelector() as waiting:
-            waiting.register(self._socket, selectors.EVENT_READ)
-            waiting.register(self.output.fd, selectors.EVENT_READ)
-            while (left_s := deadline - time.monotonic()) > 0:
-                for key, _ in waiting.select(left_s):
-                    if key.fileobj == self.output.fd:
-                        if self.output.read() is None:
-                            waiting.unregister(self.output.fd)
-                        continue
-                    data = self._socket.recv(64 * 1024)
-                    if not data:
-                        return None
-                    for frame in frames.feed(data):
-                        return frame
-        raise TimeoutError(f"importing it took longer than {LOAD_S:g} s")
 
     @property
     def alive(self) -> bool:
@@ -441,16 +421,14 @@ def _pool_of(run: RunScope) -> ChildPool:
 
 
 def _spec(settings: AgentSettings, limits: CallLimits) -> Spec:
-    own: Mapping[str, str] = {
-        name: value for name, value in settings.variables.items() if os.environ.get(name) != value
-    }
+    own = {name: value for name, value in settings.variables.items() if os.environ.get(name) != value}
     options = {name: portable(value) for name, value in settings.options.items()}
     return Spec(
         target=settings.target,
         folder=str(settings.folder),
         options=options,
         limits=limits,
-        variables=dict(own),
+        variables=own,
         env=dict(options.get("env", {})),
         gateway=settings.gateway,
         model=settings.model,

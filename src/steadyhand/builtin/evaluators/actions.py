@@ -1,39 +1,39 @@
 """`trajectory_contains_action` and `service_called`: how often the agent did something, and how it ended.
 
-Names are compared ignoring case, `_` and `-`; parameters match by subset. `sequence` reads actions the same way.
+Names are compared ignoring case, `_` and `-`; parameters match by subset.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import Annotated, Any, ClassVar, Literal, Self, cast
+from typing import Annotated, Any, ClassVar, Self, cast
 
 from pydantic import AfterValidator, Field, model_validator
 
-from steadyhand.builtin.evaluators.attribution import (
+from steadyhand.builtin.evaluators.action_match import (
+    ActionName,
     AgentName,
+    Status,
+    action_differences,
+    actions_of,
     caller_of,
+    differences,
     is_by,
+    matches,
     plain_name,
+    since_start_ms,
     unknown_agents,
     unseen_arguments,
     unserved,
 )
-from steadyhand.builtin.evaluators.text import CountFromZero, PositiveMilliseconds, counted, excerpt
+from steadyhand.builtin.evaluators.text import CountFromZero, PositiveMilliseconds, excerpt
 from steadyhand.builtin.evaluators.timing import harness_ms
 from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams
-from steadyhand.records.base import shorten
+from steadyhand.records.base import counted, shorten
 from steadyhand.records.evaluation import EvaluationResult, Evidence, failed, inconclusive, passed
 from steadyhand.records.event import ServiceCalled, TrajectoryStep, Visible
 from steadyhand.records.result import ExecutionResult
-from steadyhand.runtime.values import Mismatch, as_list, includes, mismatches
-
-
-def _action_name(action: str) -> str:
-    if not plain_name(action).strip():
-        raise ValueError("the action's name is empty; give one such as 'SEND_MESSAGE'")
-    return action
 
 
 def _service_name(name: str) -> str:
@@ -42,9 +42,7 @@ def _service_name(name: str) -> str:
     return name
 
 
-ActionName = Annotated[str, AfterValidator(_action_name)]
 ServiceName = Annotated[str, AfterValidator(_service_name)]
-Status = Literal["success", "error", "any"]
 
 
 class TrajectoryContainsActionParams(EvaluationParams):
@@ -202,24 +200,6 @@ class ServiceCalledEvaluator:
 # Actions
 
 
-def actions_of(result: ExecutionResult) -> list[TrajectoryStep]:
-    """In the order they began."""
-    return [step for step in result.trajectory if step.type == "action"]
-
-
-def since_start_ms(step: TrajectoryStep, result: ExecutionResult) -> float:
-    """When an action began, in milliseconds since its step did."""
-    return round(step.at_ms - result.started_at_ms, 3)
-
-
-def matches(step: TrajectoryStep, name: str, params: dict[str, Any], status: str) -> bool:
-    return (
-        plain_name(step.name or "") == plain_name(name)
-        and status in ("any", step.status)
-        and (not params or includes(step.params, params))
-    )
-
-
 def _unsigned(params: TrajectoryContainsActionParams, actions: list[TrajectoryStep], count: int) -> str | None:
     """Why this cannot be decided: whose actions these are is not known, and more of them could change the verdict."""
     if params.agent is None or _exceeds(count, params.max_count):
@@ -241,12 +221,6 @@ async def _unseen(
     alike = [step for step in actions if params.params and matches(step, params.action, {}, params.status)]
     doubt = None if _exceeds(count, params.max_count) else unseen_arguments(alike, context)
     return doubt or (None if count else await unserved([params.action], actions, context))
-
-
-def action_differences(step: TrajectoryStep, params: dict[str, Any], status: str) -> list[str]:
-    """Why an action of the right name does not match; empty when it does."""
-    different = _differences(params, step.params)
-    return different if status in ("any", step.status) else [*different, f"its status was {step.status or 'unknown'}"]
 
 
 def _in_time(params: TrajectoryContainsActionParams, step: TrajectoryStep, result: ExecutionResult) -> bool:
@@ -340,11 +314,11 @@ def _call_differences(params: ServiceCalledParams, call: ServiceCalled) -> list[
     different: list[str] = []
     if params.args is not None:
         positional = call.args if call.args or not call.input else [call.input]
-        different += _differences(params.args, positional, "args")
+        different += differences(params.args, positional, "args")
     if params.input is not None:
         lone: Any = call.args[0] if len(call.args) == 1 and not call.input else None
         given = cast("dict[str, Any]", lone) if isinstance(lone, dict) else call.input
-        different += _differences(params.input, given)
+        different += differences(params.input, given)
     if params.status != "any" and (call.error is None) != (params.status == "success"):
         different.append("it succeeded" if call.error is None else "it failed")
     return different
@@ -441,20 +415,6 @@ def _times(number: int) -> str:
 def _with(asked: list[str], status: str) -> str:
     asked = [*asked, f"status {status}"] if status != "any" else asked
     return f" with {' and '.join(asked)}" if asked else ""
-
-
-def _differences(wanted: Any, found: Any, where: str = "") -> list[str]:
-    """Where `found` lacks what is `wanted`, such as `amount was 20, not 50`."""
-    return [_difference(mismatch) for mismatch in mismatches(found, wanted, where)]
-
-
-def _difference(mismatch: Mismatch) -> str:
-    if mismatch.kind == "missing":
-        return f"{mismatch.path} was not given"
-    if mismatch.kind == "length":
-        found, wanted = len(as_list(mismatch.found) or ()), len(as_list(mismatch.expected) or ())
-        return f"{mismatch.path} had {found} {'entry' if found == 1 else 'entries'}, not {wanted}"
-    return f"{mismatch.path} was {excerpt(repr(mismatch.found))}, not {excerpt(repr(mismatch.expected))}"
 
 
 def _fewest(candidates: Iterable[list[str]]) -> str:

@@ -10,12 +10,12 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from steadyhand.builtin.evaluators.judge import Unjudged, ask_judge, noted, says_yes
-from steadyhand.builtin.evaluators.text import CountFromZero, PositiveShare, Text, counted, quoted
+from steadyhand.builtin.evaluators.text import CountFromZero, PositiveShare, Text, quoted
 from steadyhand.engine.negation import is_negated, says
 from steadyhand.judging.material import turn_materials
 from steadyhand.ports.agent import Judgement, Material
 from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams
-from steadyhand.records.base import Record
+from steadyhand.records.base import Record, counted
 from steadyhand.records.evaluation import EvaluationResult, Evidence, JudgeNote, failed, inconclusive, passed
 from steadyhand.records.result import ConversationTurn, ExecutionResult
 

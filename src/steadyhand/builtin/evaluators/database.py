@@ -9,9 +9,8 @@ from typing import Annotated, Any, ClassVar, cast
 
 from pydantic import AfterValidator, Field, model_validator
 
-from steadyhand.builtin.evaluators.text import counted
 from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams
-from steadyhand.records.base import shorten
+from steadyhand.records.base import counted, shorten
 from steadyhand.records.evaluation import EvaluationResult, Evidence, failed, inconclusive, passed
 from steadyhand.records.event import Visible
 from steadyhand.records.result import ExecutionResult

@@ -6,18 +6,16 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from steadyhand.builtin.evaluators.actions import (
+from steadyhand.builtin.evaluators.action_match import (
     ActionName,
+    AgentName,
     Status,
     action_differences,
     actions_of,
-    matches,
-    since_start_ms,
-)
-from steadyhand.builtin.evaluators.attribution import (
-    AgentName,
     is_by,
+    matches,
     plain_name,
+    since_start_ms,
     unknown_agents,
     unseen_arguments,
     unserved,

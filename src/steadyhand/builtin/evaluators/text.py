@@ -158,11 +158,6 @@ def quoted(text: str) -> str:
     return f"{mark}{shown}{mark}"
 
 
-def counted(number: int, noun: str) -> str:
-    """`1 turn`, `2 turns`."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
 class StringContainsParams(EvaluationParams):
     value: Text = Field(min_length=1, description="Text that must occur")
     case_sensitive: bool = Field(default=False, description="Whether case matters")

@@ -8,10 +8,10 @@ from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, Field
 
-from steadyhand.builtin.evaluators.text import LIMIT, Subject, SubjectPart, check_contains, counted, excerpt, quoted
+from steadyhand.builtin.evaluators.text import LIMIT, Subject, SubjectPart, check_contains, excerpt, quoted
 from steadyhand.errors import WorkspaceError
 from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams
-from steadyhand.records.base import shorten
+from steadyhand.records.base import counted, shorten
 from steadyhand.records.evaluation import EvaluationResult, Evidence, failed, passed
 from steadyhand.records.event import Visible
 from steadyhand.records.result import CommandResult, ExecutionResult

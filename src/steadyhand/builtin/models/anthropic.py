@@ -9,15 +9,13 @@ from typing import Any, ClassVar, Literal
 import msgspec
 from pydantic import Field
 
-from steadyhand.builtin.models.http.client import (
+from steadyhand.builtin.models.http.model import HttpModel, client_body
+from steadyhand.builtin.models.http.settings import (
     Asking,
     HttpOptions,
     HttpSettings,
-    check_headers,
-    read_endpoint,
-    read_key,
+    Vendor,
 )
-from steadyhand.builtin.models.http.model import HttpModel, client_body
 from steadyhand.builtin.models.http.stream import (
     NOT_DECODED,
     AnswerReader,
@@ -26,7 +24,7 @@ from steadyhand.builtin.models.http.stream import (
     UnreadableResponse,
     not_read,
 )
-from steadyhand.errors import ModelErrorKind, SetupError
+from steadyhand.errors import ModelErrorKind
 from steadyhand.plugins.plugin import ModelSettings, Options, read_options
 from steadyhand.records.base import Record
 from steadyhand.records.chat import ChatRequest, Message, ToolCall, ToolSpec, Usage, WireDialect
@@ -333,10 +331,15 @@ def _tool(tool: ToolSpec) -> dict[str, Any]:
     return {"name": tool.name, "description": tool.description, "input_schema": schema}
 
 
-PUBLIC_URL = "https://api.anthropic.com"
-VERSION = "2023-06-01"
 DEFAULT_MAX_TOKENS = 4096
-PROVIDER = "anthropic"
+VENDOR = Vendor(
+    provider="anthropic",
+    public_url="https://api.anthropic.com",
+    key_variable="ANTHROPIC_API_KEY",
+    url_variable="ANTHROPIC_BASE_URL",
+    key_header="x-api-key",
+    defaults={"anthropic-version": "2023-06-01"},
+)
 
 
 class AnthropicOptions(HttpOptions):
@@ -344,39 +347,9 @@ class AnthropicOptions(HttpOptions):
 
 
 def read_settings(settings: ModelSettings) -> tuple[HttpSettings, Asking]:
-    """Raises `SetupError` for an unknown option, a bad URL, or a key that is missing or invalid.
-
-    The variables `ANTHROPIC_API_KEY` and `ANTHROPIC_BASE_URL` apply to the provider `anthropic` only, never to one that
-    the user named.
-    """
-    ours = settings.provider in ("", PROVIDER)
-    name = f"{settings.provider or PROVIDER}/{settings.name}"
-    options = read_options(AnthropicOptions, settings.options, name)
-    key_variable = options.api_key_env or ("ANTHROPIC_API_KEY" if ours else "")
-    base_url = options.base_url or (ours and settings.variables.get("ANTHROPIC_BASE_URL")) or PUBLIC_URL
-    url, host = read_endpoint(name, base_url, endpoint="/v1/messages", expected="")
-    key = read_key(name, key_variable, settings.variables)
-    if not key and base_url == PUBLIC_URL:
-        raise SetupError(
-            f"{name} needs a key: set {key_variable} in the environment or an --env-file, "
-            f"or set ANTHROPIC_BASE_URL to a server that needs none"
-            if ours
-            else f"{name} needs a server: give [providers.{settings.provider}] a base_url"
-        )
-    if not key and options.api_key_env and not ours:
-        raise SetupError(f"{name} needs a key: set {options.api_key_env} in the environment or an --env-file")
-    headers = {"x-api-key": key} if key else {}
-    headers.update(check_headers(name, options.headers))
-    http = HttpSettings(
-        url=url,
-        host=host,
-        key=key,
-        key_variable=key_variable,
-        headers=headers,
-        timeout_s=settings.timeout_s,
-        defaults={"anthropic-version": VERSION},
-    )
-    return http, Asking(
+    """Raises `SetupError` for an unknown option, a bad URL, or a key that is missing or invalid."""
+    options = read_options(AnthropicOptions, settings.options, VENDOR.model_name(settings))
+    return VENDOR.read(settings, options, "/v1/messages"), Asking(
         model=settings.name,
         stream=options.stream,
         temperature=options.send_temperature,
@@ -388,10 +361,10 @@ def read_settings(settings: ModelSettings) -> tuple[HttpSettings, Asking]:
 class AnthropicModel(HttpModel):
     """Built by the model factory for `anthropic`."""
 
-    base_url_variable: ClassVar[str] = "ANTHROPIC_BASE_URL"
+    base_url_variable: ClassVar[str] = VENDOR.url_variable
     options: ClassVar[type[Options]] = AnthropicOptions
 
     def __init__(self, settings: ModelSettings) -> None:
         """Raises `SetupError` if the key is missing or a setting is wrong."""
         http, asking = read_settings(settings)
-        super().__init__(f"{settings.provider or PROVIDER}/{settings.name}", http, Messages(asking=asking))
+        super().__init__(VENDOR.model_name(settings), http, Messages(asking=asking))

@@ -30,8 +30,8 @@ from weakref import WeakKeyDictionary
 import msgspec
 from pydantic import Field
 
-from steadyhand.builtin.models.http.client import Asking, HttpSettings
 from steadyhand.builtin.models.http.model import HttpModel
+from steadyhand.builtin.models.http.settings import Asking, HttpSettings
 from steadyhand.builtin.models.openai_chat import ChatCompletions
 from steadyhand.errors import ModelError, SetupError
 from steadyhand.plugins.plugin import ModelSettings, Options, read_options

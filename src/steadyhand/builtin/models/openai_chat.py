@@ -7,8 +7,8 @@ from typing import Any, ClassVar, cast
 
 import msgspec
 
-from steadyhand.builtin.models.http.client import Asking
 from steadyhand.builtin.models.http.model import client_body
+from steadyhand.builtin.models.http.settings import Asking
 from steadyhand.builtin.models.http.stream import (
     DONE,
     NOT_DECODED,
@@ -319,9 +319,4 @@ def _message(message: Message) -> dict[str, Any]:
 
 
 def _tool_call(call: ToolCall) -> dict[str, Any]:
-    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments_of(call)}}
-
-
-def arguments_of(call: ToolCall) -> str:
-    """A call's arguments as the model wrote them, or encoded again."""
-    return call.raw if call.raw is not None else _encode(call.arguments).decode()
+    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments_text}}

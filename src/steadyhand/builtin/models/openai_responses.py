@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from steadyhand.builtin.models.http.client import Asking
 from steadyhand.builtin.models.http.model import client_body
+from steadyhand.builtin.models.http.settings import Asking
 from steadyhand.builtin.models.http.stream import (
     NOT_DECODED,
     AnswerReader,
@@ -18,7 +18,7 @@ from steadyhand.builtin.models.http.stream import (
     message_in,
     not_read,
 )
-from steadyhand.builtin.models.openai_chat import REFUSALS, STREAM, arguments_of
+from steadyhand.builtin.models.openai_chat import REFUSALS, STREAM
 from steadyhand.errors import ModelErrorKind
 from steadyhand.records.base import Record
 from steadyhand.records.chat import ChatRequest, Message, ToolSpec, Usage, WireDialect
@@ -261,7 +261,7 @@ def _items(message: Message) -> Iterator[dict[str, Any]]:
     if message.content or not message.tool_calls:
         yield {"role": message.role, "content": message.content}
     for call in message.tool_calls:
-        yield {"type": "function_call", "call_id": call.id, "name": call.name, "arguments": arguments_of(call)}
+        yield {"type": "function_call", "call_id": call.id, "name": call.name, "arguments": call.arguments_text}
 
 
 def _tool(tool: ToolSpec) -> dict[str, Any]:

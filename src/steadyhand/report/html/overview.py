@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from steadyhand.judging.cost import CostSummary, Prices, cost_of_trial
 from steadyhand.judging.rates import RunSummary, ScenarioRate, Tally, summarise, tally_scenarios
 from steadyhand.judging.trial import Alarm, alarm_of
-from steadyhand.records.base import Record
+from steadyhand.records.base import Record, counted
 from steadyhand.records.evaluation import FailureClass, LatencyBounds, LatencyTier, Outcome, Verdict
 from steadyhand.records.event import Noted
 from steadyhand.records.run import RunHeader, Target, TrialKey, TrialRecord
@@ -93,11 +93,11 @@ class Overview(Record):
         """A one-sentence summary."""
         found = self.scenarios
         if found.failed:
-            return f"{found.failed} of {_count(found.total, 'scenario')} failed"
+            return f"{found.failed} of {counted(found.total, 'scenario')} failed"
         undecided = found.error + found.inconclusive
         if undecided:
-            return f"{undecided} of {_count(found.total, 'scenario')} could not be decided"
-        return f"All {_count(found.total, 'scenario')} passed" if found.total != 1 else "The scenario passed"
+            return f"{undecided} of {counted(found.total, 'scenario')} could not be decided"
+        return f"All {counted(found.total, 'scenario')} passed" if found.total != 1 else "The scenario passed"
 
 
 def overview(
@@ -234,7 +234,3 @@ class _Grid:
             reason=lines[0].reason if lines else worst.reason,
             anchor=lines[0].anchor if lines else None,
         )
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" + ("" if number == 1 else "s")

@@ -11,7 +11,7 @@ from markupsafe import Markup
 from steadyhand.judging.cost import Prices
 from steadyhand.judging.rates import ScenarioRate
 from steadyhand.judging.statistics import percentile
-from steadyhand.records.base import Record
+from steadyhand.records.base import Record, counted
 from steadyhand.records.evaluation import LatencyBounds, Verdict
 from steadyhand.records.run import RunHeader, TrialKey, TrialRecord
 from steadyhand.report.html.overview import Overview, TrialLine, overview, target_of
@@ -131,7 +131,7 @@ def _worst(lines: Sequence[TrialLine]) -> list[dict[str, Any]]:
 
 
 def _targets(run: Overview) -> str:
-    trials = f"{run.trials.finished} {'trial' if run.trials.finished == 1 else 'trials'}"
+    trials = counted(run.trials.finished, "trial")
     return f"{trials} of {run.targets[0]}" if len(run.targets) == 1 else f"{trials} on {len(run.targets)} targets"
 
 

@@ -12,9 +12,9 @@ from steadyhand.judging.trial import label
 from steadyhand.records.base import Record
 from steadyhand.records.chat import Role
 from steadyhand.records.evaluation import EvaluationResult, Verdict
-from steadyhand.records.event import CommandRan, FileChanged, ModelCalled, Noted, Said
+from steadyhand.records.event import CommandRan, FileChanged, ModelCalled, Noted, Said, answers_finish
 from steadyhand.records.result import ConversationEnding
-from steadyhand.records.run import Target, TrialRecord, answers_finish, exported_transcript
+from steadyhand.records.run import Target, TrialRecord, exported_transcript
 from steadyhand.report import wording
 from steadyhand.report.details import incidents_of
 from steadyhand.report.html.overview import WORST_FIRST, TrialLine, trial_line

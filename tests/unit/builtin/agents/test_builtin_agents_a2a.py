@@ -149,6 +149,11 @@ async def test_a_rejection_is_graded_as_a_refusal(tmp_path: Path) -> None:
         assert (call.finish.reason, call.finish.raw) == (FinishReason.REFUSAL, "rejected")
 
 
+def _card(url: str) -> dict[str, Any]:
+    interface = {"url": f"{url}/rpc", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
+    return {"name": "x", "supportedInterfaces": [interface], "capabilities": {}, "version": "1"}
+
+
 async def test_an_agent_that_answers_before_it_is_done_is_waited_for(tmp_path: Path) -> None:
     """A server may answer with a task that is still in progress."""
     asked = 0
@@ -167,8 +172,7 @@ async def test_an_agent_that_answers_before_it_is_done_is_waited_for(tmp_path: P
         return web.json_response({"jsonrpc": "2.0", "id": body["id"], "result": result})
 
     async with _app(handle) as url:
-        interface = {"url": f"{url}/rpc", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
-        card = {"name": "x", "supportedInterfaces": [interface], "capabilities": {}, "version": "1"}
+        card = _card(url)
         trial = a_trial(tmp_path)
         agent = an_agent(f"a2a:{url}", tmp_path)
         await agent.open(trial)
@@ -331,8 +335,7 @@ async def test_an_invalid_answer(tmp_path: Path, answer: dict[str, Any], kind: s
         return web.json_response(card) if request.method == "GET" else web.Response(**answer)
 
     async with _app(handle) as url:
-        interface = {"url": f"{url}/rpc", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
-        card = {"name": "x", "supportedInterfaces": [interface], "capabilities": {}, "version": "1"}
+        card = _card(url)
         trial = a_trial(tmp_path)
         agent = an_agent(f"a2a:{url}", tmp_path)
         await agent.open(trial)

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from steadyhand.builtin.models.http.connection import Stamps
 from steadyhand.builtin.models.openai import OpenAIModel
 from steadyhand.errors import SetupError
 from steadyhand.plugins.plugin import ModelSettings
@@ -442,31 +441,6 @@ async def test_a_late_reader_still_reports_when_the_bytes_came():
         holding.cancel()
     assert response.attempt.last_byte_ms is not None
     assert ended_ms - response.attempt.last_byte_ms >= held_s * 1000
-
-
-def stamped() -> Stamps:
-    """Headers, then 10, 25 and 40 bytes of body in total, 10 ms apart, the first 30 ms after the request."""
-    stamps = Stamps()
-    stamps.sent = 100.0
-    stamps.times = [100.02, 100.03, 100.04, 100.05]
-    stamps.totals = [0, 10, 25, 40]
-    return stamps
-
-
-def test_each_byte_has_the_time_of_its_packet():
-    stamps = stamped()
-    assert [stamps.arrival(count) for count in (1, 10, 11, 25, 26, 40)] == [
-        *(100.03, 100.03),
-        *(100.04, 100.04),
-        *(100.05, 100.05),
-    ]
-    assert (stamps.first_byte, stamps.last_byte) == (100.02, 100.05)
-
-
-def test_one_packet_makes_one_chunk():
-    stamps = stamped()
-    assert stamps.chunks([(4, 2), (10, 3), (12, 1), (40, 7)]) == ((30.0, 5), (40.0, 1), (50.0, 7))
-    assert stamps.chunks([]) == ()
 
 
 def build(variables: dict[str, str], **options) -> OpenAIModel:

@@ -15,18 +15,14 @@ from collections import deque
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 from time import perf_counter
-from typing import Any
-from urllib.parse import quote, urlsplit, urlunsplit
+from urllib.parse import quote, urlsplit
 
-from pydantic import Field
-
-from steadyhand.builtin.models.http.connection import Broken, Connection, Response, Stamps
+from steadyhand.builtin.models.http.connection import Broken, Connection, Response
 from steadyhand.builtin.models.http.proxy import Proxy, proxy_for
 from steadyhand.builtin.models.http.stamped_socket import KERNEL_STAMPS, StampedSocket
-from steadyhand.errors import ModelError, SetupError
-from steadyhand.plugins.plugin import Options
+from steadyhand.builtin.models.http.stamps import Stamps
+from steadyhand.errors import ModelError
 from steadyhand.records.base import Record, shorten
-from steadyhand.records.chat import ChatRequest
 
 _IDLE_S = 30.0
 _STALE_S = 1.0
@@ -35,8 +31,6 @@ _TOGETHER = 16
 """Enough to keep the code in the processor's cache, few enough to be done in a millisecond or two."""
 _ROUNDS = 4
 """About as many as the engine needs for one trial after its answer (`engine.trial.keep_step`)."""
-_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
-_HEADER_VALUE = re.compile(r"[^\x00-\x08\x0a-\x1f\x7f]*")
 _MESSAGE_CHARS = 300
 _NO_HEADERS: dict[str, str] = {}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
@@ -246,95 +240,6 @@ def _head(request: str, authority: str, headers: Mapping[str, str], own: Mapping
     lines.update((name.lower(), f"{name}: {value}".encode("latin-1")) for name, value in own.items())
     text = b"\r\n".join([f"{request} HTTP/1.1".encode(), *lines.values()]).replace(b"%", b"%%")
     return text + b"\r\nContent-Length: %d\r\n\r\n"
-
-
-class HttpOptions(Options):
-    """The options that all HTTP providers share. `body` is merged into every request and overrides everything else."""
-
-    base_url: str | None = Field(default=None, min_length=1)
-    api_key_env: str | None = Field(default=None, min_length=1)
-    headers: dict[str, str] = {}
-    body: dict[str, Any] = {}
-    stream: bool = True
-    send_temperature: bool = True
-
-
-class HttpSettings(Record):
-    """Validated settings. `url` is the endpoint; `host` is how messages refer to it; `headers` include the key.
-
-    `defaults` are headers that an agent's client may replace with its own.
-    """
-
-    url: str
-    host: str
-    key: str
-    key_variable: str
-    headers: dict[str, str]
-    timeout_s: float
-    defaults: dict[str, str] = {}
-
-
-class Asking(Record):
-    """How requests are written. `body` comes from the user and overrides everything else."""
-
-    model: str
-    stream: bool = True
-    seed: bool = False
-    temperature: bool = True
-    body: dict[str, Any] = {}
-    api: str = "chat"
-    max_tokens: int | None = None
-
-    def token_limit(self, request: ChatRequest, *fields: str) -> int | None:
-        """The token limit that is sent: the request's, the settings', or one of `fields` in the user's `body`."""
-        if self.body:
-            own = next((value for name in fields if isinstance(value := self.body.get(name), int)), None)
-            if own is not None:
-                return own
-        return self.max_tokens if request.max_tokens is None else request.max_tokens
-
-
-def read_key(name: str, variable: str, variables: Mapping[str, str]) -> str:
-    """The key, or an empty string. Raises a `SetupError` that does not show the key if it is invalid."""
-    key = variables.get(variable, "").strip()
-    if not (key.isascii() and key.isprintable()):
-        raise SetupError(f"{name}: {variable} has characters that cannot be part of a key; copy it again")
-    return key
-
-
-def check_headers(name: str, headers: Mapping[str, str]) -> dict[str, str]:
-    """Raises `SetupError` for an invalid header."""
-    for header, value in headers.items():
-        if not _HEADER_NAME.fullmatch(header) or not _HEADER_VALUE.fullmatch(value):
-            raise SetupError(f"{name}: the header {header!r} of option headers holds characters that cannot be sent")
-    return dict(headers)
-
-
-def read_endpoint(name: str, base_url: Any, *, endpoint: str, expected: str) -> tuple[str, str]:
-    """The URL to post to and the host. The base URL may already end in `endpoint`."""
-    try:
-        parts = urlsplit(str(base_url))
-        _ = parts.port
-    except ValueError as error:
-        raise SetupError(f"{name}: the base URL is not a URL: {error}") from error
-    if parts.username or parts.password:
-        raise SetupError(f"{name}: the base URL has a user name or password; use api_key_env for a key instead")
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise SetupError(
-            f"{name}: the base URL is {base_url!r}, expected http://HOST{expected} or https://HOST{expected}"
-        )
-    path = joined(parts.path.rstrip("/"), endpoint)
-    return urlunsplit((parts.scheme, parts.netloc, path, parts.query, "")), parts.netloc
-
-
-def joined(path: str, endpoint: str) -> str:
-    """`path` followed by `endpoint`, without repeating what the path already ends with."""
-    steps = endpoint.split("/")[1:]
-    for count in range(len(steps), 0, -1):
-        start = "/" + "/".join(steps[:count])
-        if path.endswith(start):
-            return path + endpoint[len(start) :]
-    return path + endpoint
 
 
 class Endpoint(Record):

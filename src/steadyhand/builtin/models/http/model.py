@@ -15,8 +15,10 @@ from typing import Any, Protocol
 
 import msgspec
 
-from steadyhand.builtin.models.http.client import CannotConnect, Endpoint, HttpClient, HttpSettings, status_error
-from steadyhand.builtin.models.http.connection import Broken, Connection, NotHttp, Response, Stamps
+from steadyhand.builtin.models.http.client import CannotConnect, Endpoint, HttpClient, status_error
+from steadyhand.builtin.models.http.connection import Broken, Connection, NotHttp, Response
+from steadyhand.builtin.models.http.settings import HttpSettings
+from steadyhand.builtin.models.http.stamps import Stamps
 from steadyhand.builtin.models.http.stream import (
     AnswerReader,
     ErrorInAnswer,
@@ -184,7 +186,7 @@ class HttpModel:
 
     async def _exchange_until(self, after_ms: float, made: _Try, deadline: float) -> None:
         async with Cut(after_ms) as cut:
-            made.stamps.when_sent = lambda: cut.start(made.stamps.sent or made.stamps.started)
+            made.stamps.when_sent = lambda: cut.start(made.stamps.begun)
             await self._exchange(made, deadline, cut)
 
     async def _exchange(self, made: _Try, deadline: float, cut: Cut | None) -> None:
@@ -402,7 +404,7 @@ def _response(made: _Try, zero: float, *, proxied: bool) -> ChatResponse:
         timing_includes="waiting for the agent to read" if made.held_up else None,
         body=None if made.kept is None else b"".join(made.kept).decode("utf-8", "replace"),
         headers=made.headers,
-        arrivals=_arrivals(made) if made.listener is not None and made.kept else (),
+        arrivals=made.stamps.arrivals if made.listener is not None and made.kept else (),
     )
 
 
@@ -412,13 +414,6 @@ def _hung_up(made: _Try, zero: float, *, proxied: bool) -> ChatResponse:
     attempt = msgspec.structs.replace(heard.attempt, last_byte_ms=None)
     reason = FinishReason.HUNG_UP
     return msgspec.structs.replace(heard, attempt=attempt, tool_calls=(), finish_reason=reason, finish_raw=None)
-
-
-def _arrivals(made: _Try) -> tuple[tuple[float, int], ...]:
-    stamps = made.stamps
-    sent = stamps.sent if stamps.sent is not None else stamps.started
-    pairs = zip(stamps.times, stamps.totals, strict=True)
-    return tuple([(round((moment - sent) * 1000, 3), total) for moment, total in pairs if total])
 
 
 def _attempt(made: _Try, zero: float, *, proxied: bool, error: str | None = None) -> Attempt:

@@ -7,8 +7,9 @@ import re
 from collections.abc import Mapping
 from typing import Any, cast
 
-from steadyhand.builtin.models.http.client import HttpClient, HttpSettings
+from steadyhand.builtin.models.http.client import HttpClient
 from steadyhand.builtin.models.http.model import HttpModel, Wire
+from steadyhand.builtin.models.http.settings import HttpSettings
 from steadyhand.builtin.models.http.stream import AnswerReader, UnreadableResponse
 from steadyhand.errors import SetupError
 from steadyhand.records.chat import ChatRequest, WireDialect

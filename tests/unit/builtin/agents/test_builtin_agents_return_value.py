@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from steadyhand.builtin.agents.returned import read_returned
+from steadyhand.builtin.agents.return_value import read_returned
 from steadyhand.errors import AgentError
 from support.agents import turn
 

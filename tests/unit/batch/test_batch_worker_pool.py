@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
-from steadyhand.batch.crew import SILENT_LOOKS, Crew, CrewSize, StartFailed
 from steadyhand.batch.local import Batch
 from steadyhand.batch.messages import CallEnd, LeaveRequest, Report
 from steadyhand.batch.plan import Plan
 from steadyhand.batch.provider import ProviderGate, ProviderLimits
+from steadyhand.batch.worker_pool import SILENT_LOOKS, PoolSize, StartFailed, WorkerPool
 from steadyhand.errors import SetupError, TrialError
 from steadyhand.records.evaluation import Verdict
 from steadyhand.records.location import Place
@@ -19,7 +19,7 @@ from support.trial import a_scenario
 
 
 class Hand:
-    """A worker as the crew sees it, and what it was sent."""
+    """A worker as the pool sees it, and what it was sent."""
 
     def __init__(self, number, hear, lost):
         self.name = f"worker {number}"
@@ -93,16 +93,16 @@ def clock():
 async def opened(office, *, clock=None, workers=2, concurrency=4, limits=None, notes=None, ahead=True):
     clock = clock or SettableClock()
     gate = ProviderGate(clock=clock, limits=limits or {})
-    crew = Crew(
+    pool = WorkerPool(
         office,
-        CrewSize(workers, concurrency, ahead=ahead),
+        PoolSize(workers, concurrency, ahead=ahead),
         gate=gate,
         spent=lambda event: None,
         note=(notes if notes is not None else []).append,
         now=clock.now,
     )
-    await crew.open()
-    return crew
+    await pool.open()
+    return pool
 
 
 async def turn():
@@ -110,13 +110,13 @@ async def turn():
         await asyncio.sleep(0)
 
 
-def perform(crew, count):
-    return [asyncio.ensure_future(crew.perform(PLAN[number])) for number in range(count)]
+def perform(pool, count):
+    return [asyncio.ensure_future(pool.perform(PLAN[number])) for number in range(count)]
 
 
 async def test_trials_are_shared_out_evenly_and_no_more_than_the_places(office):
-    crew = await opened(office)
-    waiting = perform(crew, 10)
+    pool = await opened(office)
+    waiting = perform(pool, 10)
     await turn()
     assert [len(hand.trials) for hand in office.hands] == [2, 2]
     for hand in office.hands:
@@ -124,30 +124,30 @@ async def test_trials_are_shared_out_evenly_and_no_more_than_the_places(office):
             hand.answer(order)
     await turn()
     assert sum(task.done() for task in waiting) == 4
-    await crew.close()
+    await pool.close()
     assert all(hand.closed for hand in office.hands)
     for task in waiting:
         task.cancel()
 
 
 async def test_what_is_asked_for_together_is_handed_out_in_one_message_each_to_whoever_has_most_room(office):
-    crew = await opened(office, workers=3, concurrency=12)
-    waiting = perform(crew, 5)
+    pool = await opened(office, workers=3, concurrency=12)
+    waiting = perform(pool, 5)
     await turn()
     assert [[order.index for order in hand.trials] for hand in office.hands] == [[0, 3], [1, 4], [2]]
     waiting[0].cancel()
-    waiting += [asyncio.ensure_future(crew.perform(PLAN[number])) for number in range(5, 14)]
+    waiting += [asyncio.ensure_future(pool.perform(PLAN[number])) for number in range(5, 14)]
     await turn()
     assert [len(hand.trials) for hand in office.hands] == [4, 4, 4]
     assert [len(hand.sent) for hand in office.hands] == [2, 2, 2]
-    await crew.close()
+    await pool.close()
     for task in waiting:
         task.cancel()
 
 
 async def test_a_record_that_cannot_be_read_is_an_error_of_its_trial_alone(office):
-    crew = await opened(office, workers=1, concurrency=2)
-    broken, whole = perform(crew, 2)
+    pool = await opened(office, workers=1, concurrency=2)
+    broken, whole = perform(pool, 2)
     await turn()
     (hand,) = office.hands
     first, second = hand.trials
@@ -155,12 +155,12 @@ async def test_a_record_that_cannot_be_read_is_an_error_of_its_trial_alone(offic
     with pytest.raises(TrialError, match="the worker's message cannot be read"):
         await broken
     assert (await whole).key.index == 1
-    assert crew.encoded(PLAN[1].key) == encode(record_of(second))
-    await crew.close()
+    assert pool.encoded(PLAN[1].key) == encode(record_of(second))
+    await pool.close()
 
 
 async def test_a_driver_that_keeps_slowly_holds_the_workers_back(office, clock):
-    crew = await opened(office, clock=clock, workers=2, concurrency=6, ahead=False)
+    pool = await opened(office, clock=clock, workers=2, concurrency=6, ahead=False)
     kept, unkept = [], []
 
     def keep(record):
@@ -169,7 +169,7 @@ async def test_a_driver_that_keeps_slowly_holds_the_workers_back(office, clock):
         clock.advance(1.0)  # seconds for each, as on a disk that hardly keeps up
         return record
 
-    running = asyncio.ensure_future(Batch(crew, keep=keep).run(PLAN))
+    running = asyncio.ensure_future(Batch(pool, keep=keep).run(PLAN))
     answered = set()
     while not running.done():
         for hand in office.hands:
@@ -179,32 +179,32 @@ async def test_a_driver_that_keeps_slowly_holds_the_workers_back(office, clock):
         await turn()
     await running
     assert len(kept) == len(set(kept)) == len(PLAN)
-    assert max(unkept) == crew.places - 1 == 5
-    await crew.close()
+    assert max(unkept) == pool.places - 1 == 5
+    await pool.close()
 
 
 @pytest.mark.parametrize(
     ("seconds", "may_stop", "ahead"), [(0.005, False, True), (20.0, False, False), (0.005, True, False)]
 )
 async def test_only_what_is_done_in_no_time_is_given_ahead(office, clock, seconds, may_stop, ahead):
-    crew = await opened(office, clock=clock, workers=1, concurrency=20, ahead=not may_stop)
-    waiting = perform(crew, 40)
+    pool = await opened(office, clock=clock, workers=1, concurrency=20, ahead=not may_stop)
+    waiting = perform(pool, 40)
     await turn()
     (hand,) = office.hands
     clock.advance(seconds)
     hand.answer(*hand.trials)  # all at once, as if each answer had been slow
     await turn()
-    assert (crew.places > 20) is ahead
+    assert (pool.places > 20) is ahead
     assert (len(hand.trials) == 40) or not ahead
-    await crew.close()
+    await pool.close()
     for task in waiting:
         task.cancel()
 
 
 async def test_the_trials_of_a_lost_worker_are_done_again_and_count_once(office):
     notes = []
-    crew = await opened(office, workers=1, concurrency=3, notes=notes)
-    waiting = perform(crew, 3)
+    pool = await opened(office, workers=1, concurrency=3, notes=notes)
+    waiting = perform(pool, 3)
     await turn()
     (first,) = office.hands
     given = list(first.trials)
@@ -222,23 +222,23 @@ async def test_the_trials_of_a_lost_worker_are_done_again_and_count_once(office)
         second.answer(order)
     assert [record.key.index for record in await asyncio.gather(*waiting)] == [0, 1, 2]
     assert notes == ["worker 1 was lost: its process ended by SIGKILL; 2 trials will be rerun by other workers"]
-    await crew.close()
+    await pool.close()
 
 
 async def test_a_trial_that_is_there_each_time_a_worker_is_lost_is_given_up(office):
-    crew = await opened(office, workers=1, concurrency=1)
-    (task,) = perform(crew, 1)
+    pool = await opened(office, workers=1, concurrency=1)
+    (task,) = perform(pool, 1)
     for number in range(3):
         await turn()
         office.hands[number].lost("gone")
     with pytest.raises(TrialError, match="3 workers were lost while running this trial"):
         await task
-    await crew.close()
+    await pool.close()
 
 
 async def test_a_trial_that_ends_workers_takes_no_other_with_it(office):
-    crew = await opened(office, workers=1, concurrency=4)
-    waiting = perform(crew, 4)
+    pool = await opened(office, workers=1, concurrency=4)
+    waiting = perform(pool, 4)
     number = 0
     while not all(task.done() for task in waiting):
         await turn()
@@ -251,48 +251,48 @@ async def test_a_trial_that_ends_workers_takes_no_other_with_it(office):
             hand.answer(*hand.trials)
     assert [task.exception() is None for task in waiting] == [True, True, False, True]
     assert number == 3
-    await crew.close()
+    await pool.close()
 
 
 async def test_the_run_fails_when_there_is_nobody_left(office):
-    crew = await opened(office, workers=1, concurrency=2)
-    waiting = perform(crew, 2)
+    pool = await opened(office, workers=1, concurrency=2)
+    waiting = perform(pool, 2)
     await turn()
     office.refuse = "no memory"
     office.hands[0].lost("gone")
     for task in waiting:
         with pytest.raises(TrialError, match="no workers are left, and none could be started: no memory"):
             await task
-    assert crew.failure is not None
+    assert pool.failure is not None
     with pytest.raises(TrialError):
-        await crew.perform(PLAN[3])
-    await crew.close()
+        await pool.perform(PLAN[3])
+    await pool.close()
 
 
 async def test_a_worker_that_is_silent_for_long_is_named_once_and_keeps_its_trials(office):
     notes = []
-    crew = await opened(office, workers=2, concurrency=2, notes=notes)
-    waiting = perform(crew, 2)
+    pool = await opened(office, workers=2, concurrency=2, notes=notes)
+    waiting = perform(pool, 2)
     await turn()
     stopped, steady = office.hands
     for _ in range(3 * SILENT_LOOKS):
         steady.hear(Report())
-        crew.look()
+        pool.look()
     (told,) = notes
     assert told.startswith("worker 1 has been silent for 30 s, with 1 trials assigned to it")
     for hand in (stopped, steady):
         hand.answer(*hand.trials)
     assert [record.key.index for record in await asyncio.gather(*waiting)] == [0, 1]
-    await crew.close()
+    await pool.close()
 
 
 async def test_one_that_could_not_start_at_first_is_started_again(office):
     office.stumbles = 2
     notes = []
-    crew = await opened(office, workers=1, notes=notes)
+    pool = await opened(office, workers=1, notes=notes)
     assert len(office.hands) == 1
     assert notes == 2 * ["worker 1 did not start: a folder is gone; starting it again"]
-    await crew.close()
+    await pool.close()
     office.stumbles = 3
     with pytest.raises(SetupError, match="a folder is gone"):
         await opened(office, workers=1)
@@ -306,7 +306,7 @@ async def test_one_that_cannot_start_stops_the_run(office):
 
 async def test_a_limit_holds_for_all_workers_together(office, clock):
     limits = {"openai": ProviderLimits(requests_per_minute=3, spacing_s=0.0)}
-    crew = await opened(office, clock=clock, limits=limits)
+    pool = await opened(office, clock=clock, limits=limits)
     for hand in office.hands:
         hand.hear(Report(asks=[LeaveRequest(number=number, model="openai/x", amount=1.0) for number in range(2)]))
     await turn()
@@ -314,12 +314,12 @@ async def test_a_limit_holds_for_all_workers_together(office, clock):
     clock.advance(61)
     await turn()
     assert [hand.granted for hand in office.hands] == [[0, 1], [0, 1]]
-    await crew.close()
+    await pool.close()
 
 
 async def test_a_lost_worker_gives_back_the_places_it_held(office, clock):
     limits = {"openai": ProviderLimits(concurrency=1, spacing_s=0.0)}
-    crew = await opened(office, clock=clock, limits=limits)
+    pool = await opened(office, clock=clock, limits=limits)
     first, second = office.hands
     ask = Report(asks=[LeaveRequest(number=1, model="openai/x", amount=1.0)])
     first.hear(ask)
@@ -331,4 +331,4 @@ async def test_a_lost_worker_gives_back_the_places_it_held(office, clock):
     await turn()
     assert second.granted == [1]
     second.hear(Report(ends=[CallEnd(number=1, answered=True)]))
-    await crew.close()
+    await pool.close()

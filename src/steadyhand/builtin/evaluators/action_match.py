@@ -1,18 +1,22 @@
-"""Which agent took an action, and whether we would have seen it: what the absence of an action proves.
+"""How checks match actions, which agent took one, and whether we would have seen it: what its absence proves.
 
-Of several agents, actions carry the name of the one that took them where the framework or the trace knows it.
+Names are compared ignoring case, `_` and `-`; parameters match by subset. Of several agents, actions carry the name of
+the one that took them where the framework or the trace knows it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator
 
+from steadyhand.builtin.evaluators.text import excerpt
 from steadyhand.ports.evaluator import EvaluationContext
+from steadyhand.records.base import counted
 from steadyhand.records.event import ServiceCalled, TrajectoryStep
 from steadyhand.records.result import ExecutionResult
+from steadyhand.runtime.values import Mismatch, as_list, includes, mismatches
 
 
 def plain_name(name: str) -> str:
@@ -26,7 +30,53 @@ def _agent_name(name: str) -> str:
     return name
 
 
+def _action_name(action: str) -> str:
+    if not plain_name(action).strip():
+        raise ValueError("the action's name is empty; give one such as 'SEND_MESSAGE'")
+    return action
+
+
 AgentName = Annotated[str, AfterValidator(_agent_name)]
+ActionName = Annotated[str, AfterValidator(_action_name)]
+Status = Literal["success", "error", "any"]
+
+
+def actions_of(result: ExecutionResult) -> list[TrajectoryStep]:
+    """In the order they began."""
+    return [step for step in result.trajectory if step.type == "action"]
+
+
+def since_start_ms(step: TrajectoryStep, result: ExecutionResult) -> float:
+    """When an action began, in milliseconds since its step did."""
+    return round(step.at_ms - result.started_at_ms, 3)
+
+
+def matches(step: TrajectoryStep, name: str, params: dict[str, Any], status: str) -> bool:
+    return (
+        plain_name(step.name or "") == plain_name(name)
+        and status in ("any", step.status)
+        and (not params or includes(step.params, params))
+    )
+
+
+def action_differences(step: TrajectoryStep, params: dict[str, Any], status: str) -> list[str]:
+    """Why an action of the right name does not match; empty when it does."""
+    different = differences(params, step.params)
+    return different if status in ("any", step.status) else [*different, f"its status was {step.status or 'unknown'}"]
+
+
+def differences(wanted: Any, found: Any, where: str = "") -> list[str]:
+    """Where `found` lacks what is `wanted`, such as `amount was 20, not 50`."""
+    return [_difference(mismatch) for mismatch in mismatches(found, wanted, where)]
+
+
+def _difference(mismatch: Mismatch) -> str:
+    if mismatch.kind == "missing":
+        return f"{mismatch.path} was not given"
+    if mismatch.kind == "length":
+        found, wanted = len(as_list(mismatch.found) or ()), len(as_list(mismatch.expected) or ())
+        return f"{mismatch.path} had {counted(found, 'entry', 'entries')}, not {wanted}"
+    return f"{mismatch.path} was {excerpt(repr(mismatch.found))}, not {excerpt(repr(mismatch.expected))}"
 
 
 def is_by(agent: str | None, doer: str | None) -> bool:

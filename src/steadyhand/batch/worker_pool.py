@@ -89,7 +89,7 @@ class _Job:
         return self.losses == MOST_LOSSES - 1
 
 
-class _Hand:
+class _Worker:
     """One worker. Everything sent to it in one iteration of the event loop goes in one message."""
 
     def __init__(self, number: int, places: int, gate: ProviderGate, now: Callable[[], float]) -> None:
@@ -166,7 +166,7 @@ class _Hand:
             self.link.send(orders)
 
 
-class CrewSize(NamedTuple):
+class PoolSize(NamedTuple):
     """The number of workers, and the number of trials in flight across all of them. If the number of workers is
     `elastic`, the run starts with the first one. `ahead` allows assigning a worker a few more trials than it runs at
     once, which a run that may have to stop after any trial must not do."""
@@ -177,7 +177,7 @@ class CrewSize(NamedTuple):
     ahead: bool = True
 
 
-class Crew:
+class WorkerPool:
     """Implements `Executor` with workers that `launch` starts. A lost worker is replaced, and its trials are rerun.
 
     `trusted` means that the workers know the driver's secrets, so their encoded records can be stored unchanged.
@@ -187,7 +187,7 @@ class Crew:
     def __init__(
         self,
         launch: Launch,
-        size: CrewSize,
+        size: PoolSize,
         *,
         trusted: bool = True,
         gate: ProviderGate,
@@ -203,13 +203,13 @@ class Crew:
         self._spent = spent
         self._note = note
         self._now = now
-        self._hands: dict[int, _Hand] = {}
+        self._workers: dict[int, _Worker] = {}
         self._starting: set[asyncio.Task[None]] = set()
         self._waiting: deque[_Job] = deque()
         self._suspects: deque[_Job] = deque()
         self._dealing: bool = False
         self._numbers = itertools.count(1)
-        self._hand_numbers = itertools.count(1)
+        self._worker_numbers = itertools.count(1)
         self._closing: bool = False
         self._timer: asyncio.TimerHandle | None = None
         self._encoded: dict[TrialKey, bytes] = {}
@@ -222,7 +222,7 @@ class Crew:
 
         If one cannot start, `close` must still be called. Raises `SetupError`.
         """
-        tasks = [self._begin(self._start(next(self._hand_numbers))) for _ in range(self._size.workers)]
+        tasks = [self._begin(self._start(next(self._worker_numbers))) for _ in range(self._size.workers)]
         when = asyncio.FIRST_COMPLETED if self._size.elastic else asyncio.ALL_COMPLETED
         done, _ = await asyncio.wait(tasks, return_when=when, timeout=_PATIENCE_S)
         if not done:
@@ -244,7 +244,7 @@ class Crew:
         error = None if task.cancelled() else task.exception()
         if error is None or self._closing:
             return
-        if self._hands or self._starting:
+        if self._workers or self._starting:
             self._note(f"a worker could not be started; the run continues with the others: {error}")
             return
         self.failure = f"no workers are left, and none could be started: {error}"
@@ -257,7 +257,7 @@ class Crew:
     @property
     def lag_ms(self) -> float:
         """The worst recent state of any worker."""
-        return max((hand.lag_ms for hand in list(self._hands.values())), default=0.0)
+        return max((worker.lag_ms for worker in list(self._workers.values())), default=0.0)
 
     async def perform(self, planned: PlannedTrial) -> TrialRecord:
         if self.failure is not None:
@@ -289,30 +289,30 @@ class Crew:
             self._timer.cancel()
         for task in list(self._starting):
             task.cancel()
-        links = [hand.link for hand in self._hands.values() if hand.link is not None]
+        links = [worker.link for worker in self._workers.values() if worker.link is not None]
         async with asyncio.TaskGroup() as group:
             for link in links:
                 group.create_task(link.close(_ENDING_S))
-        for hand in self._hands.values():
-            hand.desk.close()
-        self._hands.clear()
+        for worker in self._workers.values():
+            worker.desk.close()
+        self._workers.clear()
 
     async def _start(self, number: int) -> None:
-        hand = _Hand(number, self._share, self._gate, self._now)
+        worker = _Worker(number, self._share, self._gate, self._now)
         gone = False
 
         def lost(reason: str) -> None:
             nonlocal gone
             gone = True
-            if hand.link is not None:
-                self._lost(hand, reason)
+            if worker.link is not None:
+                self._lost(worker, reason)
 
-        link = await self._launched(number, lambda report: self._hear(hand, report), lost)
+        link = await self._launched(number, lambda report: self._hear(worker, report), lost)
         if self._closing or gone:
             await link.close(0.0)
             return
-        hand.link = link
-        self._hands[number] = hand
+        worker.link = link
+        self._workers[number] = worker
         self._deal_soon()
 
     async def _launched(self, number: int, hear: Callable[[Report], None], lost: Callable[[str], None]) -> Link:
@@ -328,12 +328,12 @@ class Crew:
 
         A silent worker is not given up on: it may continue later, and its trials would run twice.
         """
-        for hand in self._hands.values():
-            hand.silent_looks += 1
-            if hand.silent_looks == SILENT_LOOKS and hand.link is not None:
+        for worker in self._workers.values():
+            worker.silent_looks += 1
+            if worker.silent_looks == SILENT_LOOKS and worker.link is not None:
                 self._note(
-                    f"{hand.link.name} has been silent for {SILENT_LOOKS * _LOOK_S:.0f} s, with "
-                    f"{len(hand.jobs)} trials assigned to it; it is stopped, or stuck in a computation"
+                    f"{worker.link.name} has been silent for {SILENT_LOOKS * _LOOK_S:.0f} s, with "
+                    f"{len(worker.jobs)} trials assigned to it; it is stopped, or stuck in a computation"
                 )
 
     def _keep_looking(self) -> None:
@@ -352,59 +352,59 @@ class Crew:
 
     def _deal(self) -> None:
         self._dealing = False
-        self._deal_out(self._suspects, lambda hand: hand.room_for_suspects)
-        self._deal_out(self._waiting, lambda hand: hand.room)
+        self._deal_out(self._suspects, lambda worker: worker.room_for_suspects)
+        self._deal_out(self._waiting, lambda worker: worker.room)
 
-    def _deal_out(self, jobs: deque[_Job], room: Callable[[_Hand], int]) -> None:
+    def _deal_out(self, jobs: deque[_Job], room: Callable[[_Worker], int]) -> None:
         """Each trial goes to the worker with the most room."""
         if not jobs:
             return
-        most_first = [(-free, hand.number) for hand in self._hands.values() if (free := room(hand)) > 0]
+        most_first = [(-free, worker.number) for worker in self._workers.values() if (free := room(worker)) > 0]
         heapq.heapify(most_first)
         while jobs and most_first:
             job = jobs.popleft()
             if job.done.done():
                 continue
-            hand = self._hands[most_first[0][1]]
-            hand.order(job)
-            if (free := room(hand)) > 0:
-                heapq.heapreplace(most_first, (-free, hand.number))
+            worker = self._workers[most_first[0][1]]
+            worker.order(job)
+            if (free := room(worker)) > 0:
+                heapq.heapreplace(most_first, (-free, worker.number))
             else:
                 heapq.heappop(most_first)
 
-    def _hear(self, hand: _Hand, report: Report) -> None:
+    def _hear(self, worker: _Worker, report: Report) -> None:
         """A record counts only if it comes from the worker that the trial is assigned to, so no trial counts twice."""
-        hand.silent_looks = 0
+        worker.silent_looks = 0
         if report.lag_ms is not None:
-            hand.lag_ms = report.lag_ms
+            worker.lag_ms = report.lag_ms
         for event in report.spent:
             self._spent(_event.decode(event))
         for ask in report.asks:
-            hand.desk.ask(ask)
+            worker.desk.ask(ask)
         for end in report.ends:
-            hand.desk.end(end)
+            worker.desk.end(end)
         for wait in report.back_offs:
-            hand.desk.back_off(wait)
+            worker.desk.back_off(wait)
         ended: list[_Job] = []
         for number, data in report.done:
-            job = hand.take_back(number)
+            job = worker.take_back(number)
             if job is not None and not job.done.done():
                 job.done.set_result(data)
                 ended.append(job)
         if ended:
             if self._size.ahead:
-                hand.measure(ended)
+                worker.measure(ended)
                 self._count_places()
             self._deal_soon()
 
-    def _lost(self, hand: _Hand, reason: str) -> None:
-        if self._hands.pop(hand.number, None) is None or self._closing:
+    def _lost(self, worker: _Worker, reason: str) -> None:
+        if self._workers.pop(worker.number, None) is None or self._closing:
             return
-        hand.desk.close()
-        again = [job for job in hand.jobs.values() if not job.done.done()]
-        hand.jobs.clear()
-        name = hand.link.name if hand.link is not None else f"worker {hand.number}"
-        hand.link = None
+        worker.desk.close()
+        again = [job for job in worker.jobs.values() if not job.done.done()]
+        worker.jobs.clear()
+        name = worker.link.name if worker.link is not None else f"worker {worker.number}"
+        worker.link = None
         told = f"{name} was lost: {reason}"
         self._note(f"{told}; {len(again)} trials will be rerun by other workers" if again else told)
         for job in reversed(again):
@@ -416,8 +416,8 @@ class Crew:
             else:
                 (self._suspects if job.suspected else self._waiting).appendleft(job)
         self._count_places()
-        self._begin(self._start(next(self._hand_numbers)))
+        self._begin(self._start(next(self._worker_numbers)))
         self._deal_soon()
 
     def _count_places(self) -> None:
-        self.places = self._size.concurrency + sum(hand.ahead for hand in self._hands.values())
+        self.places = self._size.concurrency + sum(worker.ahead for worker in self._workers.values())
