@@ -18,6 +18,7 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
+import msgspec
 import pytest
 
 import steadyhand
@@ -516,6 +517,15 @@ class Bare(Environment):
     async def run(self, command, *, timeout_s=None, stdin=None, env=None):
         return self.answer
 
+    def export(self, variables) -> None: ...
+
+    async def read(self, path) -> None: ...
+
+    async def write(self, path, content) -> None: ...
+
+    async def list_files(self) -> list[str]:
+        return []
+
     async def capture(self) -> dict[str, CapturedFile]:
         return {}
 
@@ -527,8 +537,19 @@ def test_a_command_result_says_how_it_ended() -> None:
         CommandResult(stdout="done")  # pyright: ignore[reportCallIssue]
 
 
-@pytest.mark.parametrize("answer", [ExecutionResult(stdout="done"), None])
-def test_an_environment_that_answers_something_else_is_an_error(answer: Any) -> None:
+ENDED = CommandResult(exit_code=0, stdout="done", stderr="", duration_ms=1.0)
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (ExecutionResult(stdout="done"), "`run` returned a ExecutionResult; expected a CommandResult"),
+        (None, "`run` returned a NoneType; expected a CommandResult"),
+        (msgspec.structs.replace(ENDED, exit_code="0"), "`exit_code` of its CommandResult is '0'; expected int"),
+        (msgspec.structs.replace(ENDED, stdout=b"done"), "`stdout` of its CommandResult is b'done'; expected str"),
+    ],
+)
+def test_an_environment_that_answers_something_else_is_an_error(answer: Any, told: str) -> None:
     class Odd(Bare):
         pass
 
@@ -538,8 +559,7 @@ def test_an_environment_that_answers_something_else_is_an_error(answer: Any) -> 
     result = steadyhand.run(ran, plugins=[Plugin(name="odd", environments={"odd": Odd})])
     [trial] = result
     assert trial.verdict is steadyhand.Verdict.ERROR
-    found = type(answer).__name__
-    assert f"environment 'bare': `run` returned a {found}; expected a CommandResult" in trial.reason
+    assert f"environment 'bare': {told}" in trial.reason
 
 
 def test_an_environments_output_is_what_checks_read() -> None:

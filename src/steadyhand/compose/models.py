@@ -82,7 +82,9 @@ class Models:
                 timeout_s=timeout_s,
                 options=config.providers[provider].options if provider in config.providers else {},
             )
-            self._built[key] = self._tape.model(ref.name, lambda: build_part(factory, settings, f"model {ref.name}"))
+            self._built[key] = self._tape.model(
+                ref.name, lambda: build_part(factory, settings, f"model {ref.name}", ChatModel)
+            )
         return self._built[key]
 
     def chooser(
@@ -225,7 +227,7 @@ class Judges:
                 votes=votes,
                 options=config.judges.get(kind, {}),
             )
-            self._built[key] = build_part(factory, settings, f"judge {kind}")
+            self._built[key] = build_part(factory, settings, f"judge {kind}", Judge)
         return self._built[key]
 
     def of_checks(self, scenario: Scenario) -> list[tuple[EvaluationSpec, ModelRef]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import random
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
@@ -124,12 +125,14 @@ class Agent(Protocol):
     """
 
     @property
+    @abstractmethod
     def name(self) -> str:
         """Its name in reports, such as `model:openai/gpt`."""
         ...
 
     async def open(self, trial: TrialContext) -> None: ...
 
+    @abstractmethod
     async def respond(self, turn: Turn) -> Reply: ...
 
     async def close(self) -> None:
@@ -231,15 +234,18 @@ class NoJudgement(Exception):
 
 class Judge(Protocol):
     @property
+    @abstractmethod
     def name(self) -> str:
         """`provider/model`."""
         ...
 
     @property
+    @abstractmethod
     def self_judged(self) -> bool:
         """Whether the model under test judges itself."""
         ...
 
+    @abstractmethod
     async def ask(self, question: Question, trial: TrialContext) -> Judgement:
         """Raises `NoJudgement`."""
         ...
@@ -336,6 +342,7 @@ second attempt was no better and was used anyway."""
 class UserSimulator(Protocol):
     """Plays the user. One instance serves one trial. Its factory may declare `needs_model`."""
 
+    @abstractmethod
     async def generate_response(
         self, history: tuple[ConversationTurn, ...], config: UserSimulatorConfig, trial: TrialContext
     ) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from types import TracebackType
@@ -19,10 +20,12 @@ class ChatModel(Protocol):
     """A chat model. An implementation makes one attempt; the engine does queueing, retries and back-off."""
 
     @property
+    @abstractmethod
     def name(self) -> str:
         """`provider/model`, as reports show it."""
         ...
 
+    @abstractmethod
     async def attempt(self, request: ChatRequest, *, zero: float) -> ChatResponse:
         """Ask once. Times in the answer are in milliseconds since `zero`, a reading of `time.perf_counter()`.
 

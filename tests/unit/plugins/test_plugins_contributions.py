@@ -9,6 +9,7 @@ from pydantic import Field
 from steadyhand.errors import SetupError
 from steadyhand.plugins.plugin import Action, ActionContext, Plugin, Service, ServiceFault, action
 from steadyhand.plugins.registry import Registry
+from steadyhand.ports.evaluator import EvaluationParams
 from steadyhand.runtime.runtime import AgentRuntime
 from support.trial import TrialStandIn
 
@@ -122,4 +123,4 @@ def test_a_plugin_whose_parts_are_not_a_mapping():
 
 
 class Checks:
-    pass
+    params = EvaluationParams
