@@ -281,7 +281,7 @@ def build_part(factory: Callable[[S], P], settings: S, what: str, port: type[P])
         raise SetupError(f"{what} cannot be created: {fault(error)}") from error
     if missing:
         lacks = " and ".join(f"`{name}`" for name in missing)
-        raise SetupError(f"{what} has no {lacks}; its class {type(part).__qualname__} is not a {port.__name__}")
+        raise SetupError(f"{what} has no {lacks}, which every part of its kind needs (class {type(part).__qualname__})")
     name: object = getattr(part, "name", "")
     if not isinstance(name, str):
         raise SetupError(f"`name` of {what} is {name!r}; expected a text")
