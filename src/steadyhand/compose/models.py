@@ -14,7 +14,7 @@ from steadyhand.compose.settings import ModelRef, Settings, provider_part
 from steadyhand.engine.limits import SystemClock
 from steadyhand.engine.model_call import OpenGate
 from steadyhand.errors import SetupError, StoreError
-from steadyhand.judging.vendor import same_vendor, vendor_of
+from steadyhand.judging.vendor import vendor_of
 from steadyhand.plugins.plugin import JudgeSettings, ModelSettings
 from steadyhand.plugins.registry import Registry, build_part
 from steadyhand.ports.agent import Judge, agent_facts
@@ -304,12 +304,17 @@ class Judges:
         if judge.name == tested.name:
             advice = "name another one" if self._settings.judge(scenario) else "give --judge for an independent one"
             return f"self-judged: {tested.name} is its own judge; {advice}"
-        if same_vendor(judge.name, tested.name):
-            return (
-                f"the judge {judge.name} and the model under test {tested.name} are from the same vendor, "
-                f"{vendor_of(judge.name)}"
-            )
+        vendor = self._vendor(judge, scenario)
+        if vendor == self._vendor(tested, scenario):
+            return f"the judge {judge.name} and the model under test {tested.name} are from the same vendor, {vendor}"
         return None
+
+    def _vendor(self, ref: ModelRef, scenario: Scenario) -> str:
+        facts = ModelFacts()
+        with suppress(SetupError):  # a stored trial is judged again without the provider of its model
+            registry = self._registries.registry(scenario)
+            facts = model_facts(provider_part(ref.name.partition("/")[0], self._settings.config, registry))
+        return vendor_of(ref.name, names_file=facts.names_file)
 
     def _judged(self, scenario: Scenario) -> list[EvaluationSpec]:
         known = self._checks.get(scenario.id)

@@ -6,7 +6,7 @@ import hashlib
 import random
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 from steadyhand.ports.environment import EnvironmentProvider
 from steadyhand.ports.model import ChatModel, Clock
@@ -172,6 +172,10 @@ class AgentFacts(NamedTuple):
 
     closes_at_once: bool = False
     """Whether `close`, in the agent's current state, returns without waiting."""
+
+    asks_model: Literal["once", "repeatedly", "unknown"] = "unknown"
+    """How often it asks the model under test in a turn, for the estimate of --dry-run: once, or once and possibly more
+    often. Its factory declares this."""
 
 
 def agent_facts(agent: object) -> AgentFacts:

@@ -112,6 +112,10 @@ class ModelFacts(NamedTuple):
     base_url_variable: str = ""
     """The variable that sets a different server. If it is set, list prices do not apply."""
 
+    names_file: bool = False
+    """Whether the model's name, after the provider, is that of a file. Its folders say nothing about the vendor, so a
+    judge from the same folder is not taken to be from the same vendor."""
+
 
 def model_facts(factory: object) -> ModelFacts:
     """What the factory declares, with defaults for the rest."""
