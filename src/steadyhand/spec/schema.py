@@ -14,7 +14,6 @@ from steadyhand.spec.agent import Catalogue
 from steadyhand.spec.agent_shapes import AgentShape, EvaluationHead
 from steadyhand.spec.config import ConfigShape
 from steadyhand.spec.decision import DecisionShape
-from steadyhand.spec.load import ENVIRONMENTS
 from steadyhand.spec.matrix import MatrixShape
 from steadyhand.spec.rubric import RubricShape
 from steadyhand.spec.validation import Shape
@@ -32,7 +31,7 @@ _EVALUATION_LISTS = frozenset({"evaluations", "turn_evaluations", "final_evaluat
 JsonSchema = dict[str, Any]
 
 
-def json_schemas(catalogue: Catalogue, environments: Collection[str] = ENVIRONMENTS) -> dict[str, JsonSchema]:
+def json_schemas(catalogue: Catalogue, environments: Collection[str]) -> dict[str, JsonSchema]:
     """Draft 2020-12 schemas by format: agent, decision, matrix, rubric, configuration."""
     schemas = {name: _schema(shape, title) for name, (title, shape) in _SHAPES.items()}
     agent = schemas["agent"]
