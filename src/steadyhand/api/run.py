@@ -206,8 +206,9 @@ class _Sources(NamedTuple):
 
 def _sorted_out(scenarios: Source | Iterable[Source], plugins: Sequence[Plugin]) -> _Sources:
     """Raises `SetupError` for anything that is not a scenario."""
-    one = str | bytes | os.PathLike | Mapping | Scenario
-    is_several = isinstance(scenarios, Iterable) and not isinstance(scenarios, one)
+    is_several = isinstance(scenarios, Iterable) and not isinstance(
+        scenarios, str | bytes | os.PathLike | Mapping | Scenario
+    )
     several = cast("Iterable[Any]", scenarios if is_several else (scenarios,))
     files: list[str] = []
     data: list[Mapping[str, Any]] = []
