@@ -19,7 +19,17 @@ from steadyhand.engine.limits import LagMonitor, WaitLedger
 from steadyhand.errors import ModelError, PluginError, SteadyhandError
 from steadyhand.ports.model import ChatModel, Clock, Gate
 from steadyhand.records.base import Record, plain_fields, rounded_ms
-from steadyhand.records.chat import ArrivalClock, Attempt, CallTiming, ChatRequest, ChatResponse, Spoiled, SpoiledBy
+from steadyhand.records.chat import (
+    ArrivalClock,
+    Attempt,
+    CallTiming,
+    ChatRequest,
+    ChatResponse,
+    Spoiled,
+    SpoiledBy,
+    ToolCall,
+    Usage,
+)
 from steadyhand.records.event import Lagged, ModelCalled, Retried, Waited
 from steadyhand.user_file import raised
 
@@ -263,13 +273,24 @@ async def _attempt(model: ChatModel, request: ChatRequest, zero: float) -> ChatR
         raise
     except Exception as error:
         raise PluginError(f"the model {model.name} raised {raised(error)}") from error
-    if not isinstance(response, ChatResponse):  # pyright: ignore[reportUnnecessaryIsInstance] - a third-party model may not follow the port
-        raise PluginError(f"the model {model.name} returned {type(response).__name__}; expected a ChatResponse")
-    if not isinstance(response.text, str):  # pyright: ignore[reportUnnecessaryIsInstance] - likewise
-        raise PluginError(
-            f"the text of {model.name}'s ChatResponse has type {type(response.text).__name__}; expected str"
-        )
+    _check_response(response, model.name)
     return response
+
+
+def _check_response(response: object, model: str) -> None:
+    """Raises `PluginError` for what a third party's model should not answer: nobody could read it from the record."""
+    if not isinstance(response, ChatResponse):
+        raise PluginError(f"the model {model} returned {type(response).__name__}; expected a ChatResponse")
+    fields: tuple[tuple[str, object, type], ...] = (
+        ("text", response.text, str),
+        ("attempt", response.attempt, Attempt),
+        ("usage", response.usage, Usage),
+        *[("tool_calls", call, ToolCall) for call in response.tool_calls],
+    )
+    for name, value, kind in fields:
+        if not isinstance(value, kind) and (value is not None or name != "usage"):
+            found = type(value).__name__
+            raise PluginError(f"`{name}` of {model}'s ChatResponse has type {found}; expected {kind.__name__}")
 
 
 def _last_byte_late_ms(lag: LagMonitor, end: float, attempt: Attempt, lag_ms: float) -> float:

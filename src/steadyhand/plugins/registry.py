@@ -79,6 +79,8 @@ class Registry:
         return wider
 
     def _add(self, plugin: Plugin) -> None:
+        if not isinstance(plugin.name, str):  # pyright: ignore[reportUnnecessaryIsInstance] - not every plugin is typed
+            raise SetupError(f"`name` of a plugin is {plugin.name!r}; expected a text")
         for point, noun in _NOUN.items():
             contributed: object = getattr(plugin, point)
             if not isinstance(contributed, Mapping):

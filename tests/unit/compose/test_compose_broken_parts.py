@@ -58,6 +58,12 @@ def broken(part: type, **replaced: Any) -> type:
     return type(part.__name__, (part,), replaced)
 
 
+def replying(**fields: Any) -> type:
+    """A model whose answer has these fields."""
+    answer = {"text": "hello", "attempt": Attempt(started_ms=0.0), **fields}
+    return broken(acme.AcmeModel, attempt=answering(ChatResponse(**answer)))
+
+
 def bare(**members: Any) -> type:
     """A part without a base class that has these members alone."""
     return type("Bare", (), {"__init__": lambda self, *_: None, **members})
@@ -187,12 +193,10 @@ def test_a_part_that_cannot_be_made_stops_the_run_from_starting(point, name, par
         ),
         ("models", "acme", broken(acme.AcmeModel, attempt=answering(None)), "the model acme/m returned NoneType"),
         ("models", "acme", broken(acme.AcmeModel, attempt=lambda *_, **__: 5), "define it with `async def`"),
-        (
-            "models",
-            "acme",
-            broken(acme.AcmeModel, attempt=answering(ChatResponse(text=None, attempt=Attempt(started_ms=0.0)))),
-            "the text of acme/m's ChatResponse has type NoneType",
-        ),
+        ("models", "acme", replying(text=None), "`text` of acme/m's ChatResponse has type NoneType; expected str"),
+        ("models", "acme", replying(attempt=None), "`attempt` of acme/m's ChatResponse has type NoneType"),
+        ("models", "acme", replying(usage={"input_tokens": 1}), "has type dict; expected Usage"),
+        ("models", "acme", replying(tool_calls=({"name": "x"},)), "has type dict; expected ToolCall"),
         ("agents", "acme", broken(acme.AcmeAgent, respond=answering("hello")), "expected a Reply"),
         ("agents", "acme", broken(acme.AcmeAgent, respond=answering(Reply(text=None))), "has type NoneType"),
         (
