@@ -173,6 +173,17 @@ def shorten(
     return f"{mark + gap if first else ''}{text[first:last]}{gap + mark if last < length else ''}"
 
 
+def check_fields(record: msgspec.Struct) -> None:
+    """Raises `TypeError` for a field of another type than declared, which `msgspec` accepts and cannot read again."""
+    for name, kind in _typed_fields(type(record)):
+        value = getattr(record, name)
+        try:
+            msgspec.convert(value, kind)
+        except msgspec.ValidationError as error:
+            told = str(error).partition(" - at ")[0]
+            raise TypeError(f"`{name}` of {type(record).__name__} is {value!r}: {told}") from None
+
+
 def plain_fields(record: S) -> S:
     """The record with the fields that may hold anything made plain. Raises `UnreadableValue`."""
     names = _loose_fields(type(record))
@@ -328,6 +339,11 @@ def _told(error: Exception) -> str:
         return f"{type(error).__name__}: {error}"
     except Exception:  # noqa: BLE001 - even the `__str__` of an exception may raise
         return type(error).__name__
+
+
+@cache
+def _typed_fields(kind: type[msgspec.Struct]) -> tuple[tuple[str, Any], ...]:
+    return tuple((field.name, field.type) for field in msgspec.structs.fields(kind) if field.type is not Any)
 
 
 @cache

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 import steadyhand
-from steadyhand.plugin import Attempt, ChatResponse, Evidence, LatencyBounds, Reply, RubricScore
+from steadyhand.plugin import ActionTaken, Attempt, ChatResponse, Evidence, LatencyBounds, Reply, RubricScore
 from support import third_party as acme
 
 AGENT: dict[str, Any] = {
@@ -62,6 +62,16 @@ def replying(**fields: Any) -> type:
     """A model whose answer has these fields."""
     answer = {"text": "hello", "attempt": Attempt(started_ms=0.0), **fields}
     return broken(acme.AcmeModel, attempt=answering(ChatResponse(**answer)))
+
+
+def reporting(event: Any) -> type:
+    """An agent that reports this event."""
+
+    async def respond(self: Any, turn: Any) -> Reply:
+        self._trial.emit(event)
+        return Reply(text="hello")
+
+    return broken(acme.AcmeAgent, respond=respond)
 
 
 def bare(**members: Any) -> type:
@@ -206,6 +216,9 @@ def test_a_part_that_cannot_be_made_stops_the_run_from_starting(point, name, par
             f"the agent raised RuntimeError: boom (raised at {__file__}:",
         ),
         ("agents", "acme", broken(acme.AcmeAgent, respond=lambda *_: 5), "define it with `async def`"),
+        ("agents", "acme", reporting({"name": "x"}), "`emit` was given a dict; expected an event"),
+        ("agents", "acme", reporting(ActionTaken(at_ms=0, id=1, name="x")), "`id` of ActionTaken is 1: Expected `str`"),
+        ("agents", "acme", reporting(ActionTaken(at_ms=0, id="1", name="x", params=[1])), "`params` of ActionTaken"),
         ("agents", "acme", broken(acme.AcmeAgent, open=boom_async), "boom"),
         ("agents", "acme", broken(acme.AcmeAgent, close=boom_async), "boom"),
         ("environments", "acme", broken(acme.AcmeEnvironment, setup=boom_async), "boom"),
