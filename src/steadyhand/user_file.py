@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import importlib.util
+import os
 import sys
 import traceback
 from collections.abc import Generator
@@ -16,6 +17,8 @@ from pathlib import Path
 from types import ModuleType
 
 from steadyhand.errors import SetupError
+
+_PACKAGE = str(Path(__file__).parent) + os.sep
 
 
 def file_beside(name: str, folder: Path, *, wanted_by: str) -> Path:
@@ -61,10 +64,22 @@ def fault(error: BaseException, path: Path | None = None) -> str:
     """`file:line: what was raised`; the line is the last one in `path`, when the exception passed through it."""
     if isinstance(error, SyntaxError) and error.filename:
         return f"{error.filename}:{error.lineno}: {type(error).__name__}: {error.msg}"
-    frames = traceback.extract_tb(error.__traceback__)
+    where = _line_of(error, path)
+    return f"{where}: {type(error).__name__}: {error}" if where else f"{type(error).__name__}: {error}"
+
+
+def raised(error: BaseException) -> str:
+    """The exception, and the file and line that raised it."""
+    where = _line_of(error)
+    return f"{type(error).__name__}: {error} (raised at {where})" if where else f"{type(error).__name__}: {error}"
+
+
+def _line_of(error: BaseException, path: Path | None = None) -> str:
+    """The last line outside this package that the exception passed through; empty if there is none, as when a user's
+    function cannot be called with the arguments that we give it."""
+    frames = [each for each in traceback.extract_tb(error.__traceback__) if not each.filename.startswith(_PACKAGE)]
     inside = [frame for frame in frames if path is not None and frame.filename == str(path)] or frames
-    where = f"{inside[-1].filename}:{inside[-1].lineno}: " if inside else ""
-    return f"{where}{type(error).__name__}: {error}"
+    return f"{inside[-1].filename}:{inside[-1].lineno}" if inside else ""
 
 
 @contextmanager

@@ -206,6 +206,11 @@ def test_who_may_judge_holds_for_its_checks_and_its_judge(acme):
     assert "up to 2 checks by a judge" in planned.out
 
 
+def test_what_its_agent_declares_is_in_the_estimate(acme):
+    planned = acme("run", "agent.scenario.yaml", "--dry-run")
+    assert "1 trial of 1 scenario: 2 to 5 model calls" in planned.out
+
+
 def test_its_judge_has_to_be_calibrated_like_ours(acme):
     acme.configure(OPTIONS + "[calibration]\nrequired = true\n")
     ended = acme("run", "decision.yaml", "--json", "r.json")

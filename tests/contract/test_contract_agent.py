@@ -521,8 +521,8 @@ async def test_one_that_declares_to_close_at_once_waits_for_nothing(build, trial
 @pytest.mark.parametrize(
     ("name", "facts"),
     [
-        ("model", {"closes_at_once": True}),
-        ("runtime", {}),
+        ("model", {"closes_at_once": True, "asks_model": "once"}),
+        ("runtime", {"asks_model": "repeatedly"}),
         ("python", {"uses_gateway": True, "names_python": True}),
         ("command", {"uses_gateway": True}),
         (

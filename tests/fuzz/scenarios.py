@@ -234,7 +234,11 @@ def _whole(_: object, value: object) -> bool:
 def validators() -> dict[str, Any]:
     base = jsonschema.Draft202012Validator
     kind = jsonschema.validators.extend(base, type_checker=base.TYPE_CHECKER.redefine("integer", _whole))
-    return {name: kind(schema) for name, schema in json_schemas(catalogue()).items() if name in ("agent", "decision")}
+    return {
+        name: kind(schema)
+        for name, schema in json_schemas(catalogue(), ["local"]).items()
+        if name in ("agent", "decision")
+    }
 
 
 # Errors that the schema does not promise to find: they depend on two fields, on the disk, or on what a text means.

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from steadyhand.builtin.models import local_server
-from steadyhand.builtin.models.local import LocalModel, find_library, find_weights
+from steadyhand.builtin.models.local import LocalModel, LocalModelOptions, find_library, find_weights
 from steadyhand.builtin.models.openai import OpenAIModel
 from steadyhand.errors import ModelError
 from steadyhand.plugins.plugin import ModelSettings
@@ -60,6 +60,10 @@ def servers(parent: int) -> list[int]:
     rows = [line.split(None, 2) for line in listed.stdout.splitlines()]
     found = [int(row[0]) for row in rows if int(row[1]) == parent and row[2].endswith("local_server.py")]
     return [pid for pid in found if pid not in STARTED_HERE]
+
+
+def threads_of(pid: int) -> int:
+    return len(list(Path(f"/proc/{pid}/task").iterdir()))
 
 
 def wait_until_gone(group: int) -> None:
@@ -246,12 +250,60 @@ async def test_weights_that_cannot_be_loaded(half):
     await half.close()
 
 
-async def test_loading_is_not_awaited_for_ever():
+async def less_context() -> None:
+    small = build(context=512)
+    try:
+        with pytest.raises(ModelError, match=r"exceeds the available context size \(512 tokens\)"):
+            await ask(small, asking("word " * 1000))
+    finally:
+        await small.close()
+
+
+async def more_threads() -> None:
+    """Every thread that computes is one of the server's, besides those that it has anyway."""
+    if sys.platform != "linux":
+        pytest.skip("there is no /proc to count threads in")
+    counted = []
+    for threads in (1, 4):
+        model = build(threads=threads)
+        try:
+            await ask(model, asking("hi", max_tokens=2))
+            (pid,) = servers(os.getpid())
+            counted.append(threads_of(pid))
+        finally:
+            await model.close()
+    assert counted[1] - counted[0] == 3
+
+
+async def fewer_tokens() -> None:
+    limited = build(max_tokens=3)
+    try:
+        response = await ask(limited, asking("Write a long story."))
+    finally:
+        await limited.close()
+    assert (response.finish_reason, response.usage.output_tokens) == ("length", 3)
+
+
+async def less_time_to_load() -> None:
     slow = build(load_timeout_s=0.001)
     with pytest.raises(ModelError, match=r"was not loaded within 0\.001 s; see the option load_timeout_s"):
         await ask(slow, asking("hi"))
     assert servers(os.getpid()) == []
     await slow.close()
+
+
+SHOWN_BY = {
+    "context": less_context,
+    "threads": more_threads,
+    "max_tokens": fewer_tokens,
+    "load_timeout_s": less_time_to_load,
+}
+
+
+@pytest.mark.parametrize("option", LocalModelOptions.model_fields)
+async def test_every_option_has_an_effect(option):
+    """As `tests/unit/compose/test_compose_every_option.py` shows for the options of other parts."""
+    await SHOWN_BY[option]()
 
 
 def test_the_process_dies_with_a_run_that_is_killed(tmp_path):

@@ -222,6 +222,7 @@ class AcmeAgent(Agent):
     shows: Shows = EVERYTHING_SEEN
     runs_target: ClassVar[bool] = False
     closes_at_once: bool = True
+    asks_model: ClassVar[str] = "once"
     options: ClassVar[type[Options]] = AgentOptions
 
     def __init__(self, settings: AgentSettings) -> None:

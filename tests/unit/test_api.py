@@ -16,8 +16,9 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 from types import UnionType
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any, Union, cast, get_args, get_origin, get_type_hints
 
+import msgspec
 import pytest
 
 import steadyhand
@@ -147,10 +148,37 @@ def test_a_partial_is_called_by_the_name_of_its_function() -> None:
     assert (trial.verdict, trial.agent.endswith("<locals>.greet")) == ("passed", True)
 
 
-@pytest.mark.parametrize("given", [None, 5])
-def test_what_cannot_be_a_scenario_is_refused(given: Any) -> None:
-    with pytest.raises(steadyhand.SetupError, match=f"found a {type(given).__name__}"):
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (None, "found None"),
+        (5, "found 5"),
+        (b"a.yaml", "found b'a.yaml'"),
+        ([[]], "found a list"),
+        (steadyhand.Scenario, "found the class Scenario"),
+        (steadyhand.Loaded(), "found a Loaded; pass its `scenarios`"),
+    ],
+)
+def test_what_cannot_be_a_scenario_is_refused(given: Any, told: str) -> None:
+    with pytest.raises(steadyhand.SetupError, match=told):
         steadyhand.run(given, agent=polite)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "told"),
+    [
+        ("steps", "hello", "`steps`: Expected `list`, got `str`"),
+        ("steps", ({"input": "hello"},), r"`steps\[0\]`: Object contains unknown field `input`"),
+        ("trials", "3", r"`trials`: Expected `int \| None`, got `str`"),
+        ("id", 7, "the Scenario 7 is wrong: `id`"),
+    ],
+)
+def test_a_scenario_that_was_changed_to_something_else_is_refused(field: str, value: Any, told: str) -> None:
+    (loaded,) = steadyhand.load(scenario()).scenarios
+    changed = msgspec.structs.replace(loaded, **{field: value})
+    with pytest.raises(steadyhand.SetupError, match=told):
+        steadyhand.run(changed, agent=polite)
+    assert steadyhand.run(msgspec.structs.replace(loaded, context={"own": object()}), agent=polite).passed
 
 
 def test_several_agents_are_several_targets() -> None:
@@ -320,7 +348,7 @@ def test_two_scenarios_of_one_id_are_refused() -> None:
     ("options", "problem"),
     [
         ({"trials": 0}, "option `trials` is 0"),
-        ({"trials": "3"}, "option `trials` is '3'"),
+        ({"trials": "3"}, r"option `trials` is '3': expected `int \| None`, got `str`"),
         ({"pass_rate": 1.5}, "option `pass_rate` is 1.5"),
         ({"pass_rate": float("nan")}, "option `pass_rate` is nan"),
         ({"timeout_s": -1}, "option `timeout_s` is -1"),
@@ -328,7 +356,14 @@ def test_two_scenarios_of_one_id_are_refused() -> None:
         ({"retries": 21}, "option `retries` is 21"),
         ({"max_cost": 0}, "option `max_cost` is 0"),
         ({"max_tokens": 0}, "option `max_tokens` is 0"),
-        ({"tags": "a"}, "option `tags` is 'a'"),
+        ({"tags": "a"}, "option `tags` is 'a': expected `list`, got `str`"),
+        ({"ids": ["a", 5]}, r"option `ids` is \['a', 5\]: expected `str`, got `int`"),
+        ({"until": "decied"}, "option `until` is 'decied': expected 'decided'"),
+        ({"engine": "cloud"}, "option `engine` is 'cloud': expected 'local' or 'ray'"),
+        ({"observer": 5}, "`observer` is 5, which has no method `run_started`; derive its class from"),
+        ({"plugins": None}, "name of one in `plugins`; found None"),
+        ({"plugins": [Plugin]}, "found the class Plugin"),
+        ({"plugins": {"mine": 1}}, "found a dict"),
         ({"live": "yes"}, "option `live` is 'yes'"),
         ({"out": 5}, "option `out` is 5"),
         ({"model": polite}, "option `model` is <function polite"),
@@ -341,10 +376,23 @@ def test_an_impossible_option_is_refused(options: dict[str, Any], problem: str) 
         steadyhand.run(scenario(), **{"agent": polite, **options})
 
 
-@pytest.mark.parametrize("name", ["modle", "command", "paths", "ignore_config"])
-def test_an_option_that_is_none_is_a_type_error(name: str) -> None:
-    with pytest.raises(TypeError, match=name):
+@pytest.mark.parametrize(
+    ("name", "near"), [("modle", "model"), ("plugin", "plugins"), ("command", None), ("paths", None)]
+)
+def test_an_option_that_is_none_is_a_type_error(name: str, near: str | None) -> None:
+    hint = rf"; did you mean '{near}'\?" if near else ""
+    with pytest.raises(TypeError, match=rf"run\(\) has no option '{name}'{hint}"):
         steadyhand.run(scenario(), **{name: "x"})
+
+
+def test_what_cannot_be_a_run_is_refused() -> None:
+    anything: Any = 5
+    with pytest.raises(steadyhand.SetupError, match="`run` is 5; expected the path of a record, an id or `last`"):
+        steadyhand.open_run(anything)
+    with pytest.raises(steadyhand.SetupError, match="a run to compare is 5; expected a RunResult"):
+        steadyhand.compare(anything)
+    with pytest.raises(steadyhand.SetupError, match="between 0 and 1, got '95%'"):
+        steadyhand.compare("last", confidence=cast("Any", "95%"))
 
 
 def test_configuration_is_read_when_asked_for(elsewhere: Path) -> None:
@@ -492,7 +540,7 @@ def test_plugins_are_objects_or_names(elsewhere: Path) -> None:
     )
     result = steadyhand.run(scenario(), agent="polite", plugins=["./polite_plugin.py", Plugin(name="empty")])
     assert next(iter(result)).reply == "Good day. Order 17 came to 42.50 EUR."
-    with pytest.raises(steadyhand.SetupError, match="expected a Plugin or the name of one in `plugins`; found a int"):
+    with pytest.raises(steadyhand.SetupError, match="expected a Plugin or the name of one in `plugins`; found 17"):
         steadyhand.run(scenario(), agent="polite", plugins=[17])  # pyright: ignore[reportArgumentType]
 
 
@@ -516,6 +564,15 @@ class Bare(Environment):
     async def run(self, command, *, timeout_s=None, stdin=None, env=None):
         return self.answer
 
+    def export(self, variables) -> None: ...
+
+    async def read(self, path) -> None: ...
+
+    async def write(self, path, content) -> None: ...
+
+    async def list_files(self) -> list[str]:
+        return []
+
     async def capture(self) -> dict[str, CapturedFile]:
         return {}
 
@@ -527,8 +584,19 @@ def test_a_command_result_says_how_it_ended() -> None:
         CommandResult(stdout="done")  # pyright: ignore[reportCallIssue]
 
 
-@pytest.mark.parametrize("answer", [ExecutionResult(stdout="done"), None])
-def test_an_environment_that_answers_something_else_is_an_error(answer: Any) -> None:
+ENDED = CommandResult(exit_code=0, stdout="done", stderr="", duration_ms=1.0)
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (ExecutionResult(stdout="done"), "`run` returned a ExecutionResult; expected a CommandResult"),
+        (None, "`run` returned a NoneType; expected a CommandResult"),
+        (msgspec.structs.replace(ENDED, exit_code="0"), "`exit_code` of its CommandResult is '0'; expected int"),
+        (msgspec.structs.replace(ENDED, stdout=b"done"), "`stdout` of its CommandResult is b'done'; expected str"),
+    ],
+)
+def test_an_environment_that_answers_something_else_is_an_error(answer: Any, told: str) -> None:
     class Odd(Bare):
         pass
 
@@ -538,8 +606,7 @@ def test_an_environment_that_answers_something_else_is_an_error(answer: Any) -> 
     result = steadyhand.run(ran, plugins=[Plugin(name="odd", environments={"odd": Odd})])
     [trial] = result
     assert trial.verdict is steadyhand.Verdict.ERROR
-    found = type(answer).__name__
-    assert f"environment 'bare': `run` returned a {found}; expected a CommandResult" in trial.reason
+    assert f"environment 'bare': {told}" in trial.reason
 
 
 def test_an_environments_output_is_what_checks_read() -> None:
@@ -610,5 +677,5 @@ def test_a_run_alone_is_compared_with_nothing() -> None:
         steadyhand.compare(alone)
     with pytest.raises(steadyhand.SetupError, match="confidence between 0 and 1"):
         steadyhand.compare(alone, alone, confidence=95)
-    with pytest.raises(steadyhand.SetupError, match="give a second run"):
+    with pytest.raises(steadyhand.SetupError, match="nothing to compare: give at least one run"):
         steadyhand.compare()

@@ -14,7 +14,18 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypedDict, TypeVar, Unpack, cast
+from typing import (
+    Any,
+    Literal,
+    NamedTuple,
+    TypedDict,
+    TypeVar,
+    Unpack,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import msgspec
 
@@ -40,6 +51,7 @@ AnyAgent = str | Callable[..., Any]
 T = TypeVar("T")
 _AUTO = "auto"
 _CALLABLE = "callable"
+_BESIDE = ("agent", "config", "plugins", "observer")
 
 
 class RunArguments(TypedDict, total=False):
@@ -102,6 +114,7 @@ def run(
     The run has its own thread and event loop, so this works in any context. Raises `UsageError` if it cannot start, and
     `StoreError` if its record cannot be written.
     """
+    _check_observer(observer)
     prepared = prepare(scenarios, agent=agent, config=config, plugins=plugins, **options)
     factory = quick_loop() if prepared.needs_network else None
     return _in_own_thread(lambda: _execute(prepared, observer), factory)
@@ -120,6 +133,7 @@ async def run_async(
 
     If other code delays the loop during a call, the call's latency is not graded where that could change the grade.
     """
+    _check_observer(observer)
     prepared = await asyncio.to_thread(prepare, scenarios, agent=agent, config=config, plugins=plugins, **options)
     return await _execute(prepared, observer)
 
@@ -148,6 +162,8 @@ def open_run(run: StrPath, *, out: StrPath | None = None, config: StrPath | None
     Raises `StoreError` if there is no such run, or it cannot be read.
     """
     _, options = _records((), {"out": out, **_configuration(config)})
+    if not isinstance(run, str | os.PathLike):  # pyright: ignore[reportUnnecessaryIsInstance] - not every caller is typed
+        raise SetupError(f"`run` is {run!r}; expected the path of a record, an id or `last`")
     if isinstance(run, os.PathLike):
         return RunResult(RunReader.open(Path(run).absolute()))
     return RunResult(RunReader.open(find_run(Settings(options).out, run).absolute()))
@@ -167,8 +183,13 @@ def compare(
     """
     from steadyhand.compose.comparison import compare_sources, open_source, read_source
 
-    if not 0 < confidence < 1:
-        raise SetupError(f"expected a confidence between 0 and 1, got {confidence}")
+    if not isinstance(confidence, int | float) or not 0 < confidence < 1:  # pyright: ignore[reportUnnecessaryIsInstance] - likewise
+        raise SetupError(f"expected a confidence between 0 and 1, got {confidence!r}")
+    if not runs:
+        raise SetupError("nothing to compare: give at least one run")
+    for each in runs:
+        if not isinstance(each, RunResult | str | os.PathLike):  # pyright: ignore[reportUnnecessaryIsInstance] - likewise
+            raise SetupError(f"a run to compare is {each!r}; expected a RunResult, a path or an id")
     _, options = _records((), {"out": out, **_configuration(config)})
     folder = Settings(options).out
     sources = [
@@ -185,22 +206,53 @@ class _Sources(NamedTuple):
 
 def _sorted_out(scenarios: Source | Iterable[Source], plugins: Sequence[Plugin]) -> _Sources:
     """Raises `SetupError` for anything that is not a scenario."""
-    is_several = isinstance(scenarios, Iterable) and not isinstance(scenarios, str | os.PathLike | Mapping | Scenario)
+    is_several = isinstance(scenarios, Iterable) and not isinstance(
+        scenarios, str | bytes | os.PathLike | Mapping | Scenario
+    )
     several = cast("Iterable[Any]", scenarios if is_several else (scenarios,))
     files: list[str] = []
     data: list[Mapping[str, Any]] = []
     built: list[Scenario] = []
     for each in several:
         if isinstance(each, Scenario):
-            built.append(each)
+            built.append(_checked(each))
         elif isinstance(each, Mapping):
             data.append(cast("Mapping[str, Any]", each))
         elif isinstance(each, str | os.PathLike):
             files.append(os.fspath(cast("StrPath", each)))
         else:
-            found = type(each).__name__
-            raise SetupError(f"expected a path, a scenario as a dictionary, or a Scenario; found a {found}")
+            hint = "; pass its `scenarios`" if isinstance(each, Loaded) else ""
+            expected = "a path, a dictionary with the structure of a scenario file, or a Scenario"
+            raise SetupError(f"expected {expected}; found {_shown(each)}{hint}")
     return _Sources(tuple(files), Given(data=tuple(data), scenarios=tuple(built), plugins=tuple(plugins)))
+
+
+def _checked(scenario: Scenario) -> Scenario:
+    """Raises `SetupError` for one that was built or changed with a value of the wrong type, which `msgspec` accepts."""
+    try:
+        msgspec.convert(msgspec.to_builtins(scenario, enc_hook=str), Scenario)
+    except (msgspec.ValidationError, TypeError) as error:
+        what, _, where = _in_python(str(error)).partition(" - at `$.")
+        field = f"`{where}" if where else "a value"
+        raise SetupError(f"the Scenario {scenario.id!r} is wrong: {field}: {what}") from None
+    return scenario
+
+
+def _check_observer(observer: object) -> None:
+    missing = [name for name in vars(RunObserver) if not name.startswith("_") and not hasattr(observer, name)]
+    if observer is not None and missing:
+        hint = "derive its class from steadyhand.plugin.RunObserver, whose methods do nothing"
+        raise SetupError(f"`observer` is {observer!r}, which has no method `{missing[0]}`; {hint}")
+
+
+def _shown(value: object) -> str:
+    """What was given instead, for a message."""
+    if value is None or isinstance(value, bool | int | float | bytes):
+        return repr(value)
+    if isinstance(value, type):
+        return f"the class {value.__qualname__}"
+    name = type(value).__name__
+    return f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"
 
 
 def prepare(
@@ -216,7 +268,7 @@ def prepare(
     would prevent it from starting."""
     for name in options:
         if name not in RunArguments.__annotations__:
-            near = nearest(name, RunArguments.__annotations__)
+            near = nearest(name, (*RunArguments.__annotations__, *_BESIDE))
             raise TypeError(f"run() has no option {name!r}" + (f"; did you mean {near!r}?" if near else ""))
     names, objects = _plugins(plugins)
     named: dict[str, Any] = {**options, **_configuration(config), "plugins": names}
@@ -230,10 +282,11 @@ def prepare(
 
 def _plugins(given: Sequence[Plugin | str]) -> tuple[tuple[str, ...], tuple[Plugin, ...]]:
     """The plugins given by name, and those given as objects. Raises `SetupError` for anything else."""
-    several = cast("tuple[Any, ...]", (given,) if isinstance(given, str | Plugin) else tuple(given))
+    many = cast("object", given)
+    several = cast("Sequence[Any]", many if isinstance(many, list | tuple | set | frozenset) else (many,))
     for each in several:
         if not isinstance(each, str | Plugin):
-            raise SetupError(f"expected a Plugin or the name of one in `plugins`; found a {type(each).__name__}")
+            raise SetupError(f"expected a Plugin or the name of one in `plugins`; found {_shown(each)}")
     named = tuple(each for each in several if isinstance(each, str))
     return named, tuple(each for each in several if isinstance(each, Plugin))
 
@@ -303,7 +356,18 @@ def _records(files: tuple[str, ...], options: Mapping[str, Any]) -> tuple[Select
     except msgspec.ValidationError as error:
         what, _, where = str(error).partition(" - at `$.")
         name = where.removesuffix("`")
-        raise SetupError(f"option `{name}` is {options.get(name)!r}: {what[:1].lower()}{what[1:]}") from None
+        field = name.partition("[")[0]
+        hint = {**get_type_hints(Selection), **get_type_hints(RunOptions)}.get(field)
+        allowed = [value for each in (hint, *get_args(hint)) if get_origin(each) is Literal for value in get_args(each)]
+        expected = f"expected {' or '.join(map(repr, allowed))}" if allowed else _in_python(what)
+        raise SetupError(f"option `{field}` is {options.get(field)!r}: {expected[:1].lower()}{expected[1:]}") from None
+
+
+def _in_python(message: str) -> str:
+    """A message of `msgspec`, which names types as JSON does."""
+    for json, python in (("| null", "| None"), ("`null`", "`None`"), ("`array`", "`list`")):
+        message = message.replace(json, python)
+    return message
 
 
 def _path(kind: type, value: Any) -> Any:

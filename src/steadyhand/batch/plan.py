@@ -18,7 +18,6 @@ from steadyhand.records.scenario import Ask, Converse, Scenario
 MOST = 1_000_000
 Predicate = Callable[[str], bool]
 _TOKEN = re.compile(r"\s*(\(|\)|[^\s()]+)")
-_OURS = frozenset(("model", "runtime"))
 
 
 class Plan(Sequence[PlannedTrial]):
@@ -225,7 +224,7 @@ class Estimate(Record):
     """Bounds on the number of model calls: turns of the agent and of the simulated user, and checks that may need a
     judge.
 
-    `agents` are the kinds of agent involved; the number of model calls per turn is known only for `model`.
+    `asks_model` is what the agents involved declare; the number of model calls per turn is known only if it is `once`.
     """
 
     trials: int = 0
@@ -235,16 +234,16 @@ class Estimate(Record):
     turns_at_most: int = 0
     user_turns: int = 0
     judge_checks: int = 0
-    agents: frozenset[str] = frozenset()
+    asks_model: frozenset[str] = frozenset()
 
     def __str__(self) -> str:
         least, most = self.turns_at_least, self.turns_at_most
         turns = f"{least}" if least == most else f"{least} to {most}"
-        if self.agents <= {"model"}:
+        if self.asks_model <= {"once"}:
             told = [f"{turns} model call{'' if most == 1 else 's'}"]
         else:
             noun = f"turn{'' if most == 1 else 's'} of the agent"
-            told = [f"{turns} {noun}" + (", each at least one model call" if self.agents <= _OURS else "")]
+            told = [f"{turns} {noun}" + (", each at least one model call" if "unknown" not in self.asks_model else "")]
         if self.user_turns:
             told.append(f"up to {counted(self.user_turns, 'model call')} for the simulated user")
         if self.judge_checks:
@@ -263,14 +262,14 @@ class _Cost(Record):
 
 def estimate(
     planned: Iterable[PlannedTrial],
-    agent_of: Callable[[Scenario], str],
+    asks_model: Callable[[Scenario], str],
     asks_judge: Callable[[Scenario, EvaluationSpec], bool],
     scores_rubric: Callable[[Scenario], bool] = lambda scenario: False,
 ) -> Estimate:
-    """`agent_of` returns the kind of agent of a scenario, `asks_judge` whether one of its checks needs a judge, and
-    `scores_rubric` whether there is a judge for its rubric."""
+    """`asks_model` returns what the agent of a scenario declares (`AgentFacts`), `asks_judge` whether one of its checks
+    needs a judge, and `scores_rubric` whether there is a judge for its rubric."""
     of: dict[str, _Cost] = {}
-    agents: set[str] = set()
+    asked: set[str] = set()
     total = [0, 0, 0, 0]
     trials = combinations = 0
     for trial in planned:
@@ -279,7 +278,7 @@ def estimate(
         if cost is None:
             cost = of[scenario.id] = _of_one(scenario, asks_judge, rubric=scores_rubric(scenario))
             combinations += scenario.cell is not None
-            agents.update([agent_of(scenario)] if cost.most else [])
+            asked.update([asks_model(scenario)] if cost.most else [])
         trials += 1
         for at, count in enumerate((cost.least, cost.most, cost.user, cost.judged)):
             total[at] += count
@@ -291,7 +290,7 @@ def estimate(
         turns_at_most=total[1],
         user_turns=total[2],
         judge_checks=total[3],
-        agents=frozenset(agents),
+        asks_model=frozenset(asked),
     )
 
 

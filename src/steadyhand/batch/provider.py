@@ -248,7 +248,6 @@ def _window(limit: float | None) -> Window | None:
 
 _CHARACTERS_PER_TOKEN = 4
 _EXPECTED_ANSWER = 256
-_AGENT = "http:"
 
 
 class ProviderGate:
@@ -386,9 +385,10 @@ class ProviderAdmission:
 
 
 def provider_of(model: str) -> str:
-    """The part before the `/` of a model's name; for an agent behind a URL, its host."""
-    if model.startswith(_AGENT):
-        return urlsplit(model.removeprefix(_AGENT)).netloc or model
+    """The part before the `/` of a model's name; if its name is a URL, as for an agent behind one, the host."""
+    before, _, address = model.partition("://")
+    if address and "/" not in before:
+        return urlsplit(f"//{address}").netloc or model
     return model.partition("/")[0]
 
 

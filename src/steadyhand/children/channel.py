@@ -43,7 +43,6 @@ _READ = 64 * 1024
 """From 128 KB on, the allocator maps the buffer again for every read, which takes four times as long as the read."""
 _LENGTH = struct.Struct(">I")
 _LONGEST_ERROR = 20_000
-CANCELLED = "it was cancelled"
 
 
 class Kind(enum.IntEnum):
@@ -342,7 +341,7 @@ class Channel:
         try:
             reply = packed(Kind.DONE, frame.number, "", await self._serve(frame.name, frame.payload))
         except asyncio.CancelledError:
-            why = CANCELLED if frame.number in self._cancelled else "the agent cancelled its own task"
+            why = "it was cancelled" if frame.number in self._cancelled else "the agent cancelled its own task"
             reply = packed(Kind.FAIL, frame.number, "", RemoteError(type="AgentError", message=why))
         except MalformedMessage as error:
             self.close(str(error))

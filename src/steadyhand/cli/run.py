@@ -396,7 +396,7 @@ def show_plan(run: Run) -> None:
     settings = run.settings
     found = estimate(
         run.planned,
-        agent_of=lambda scenario: settings.agent(scenario).partition(":")[0],
+        asks_model=run.asks_model,
         asks_judge=run.asks_judge,
         scores_rubric=lambda scenario: scenario.rubric is not None and settings.judge(scenario) is not None,
     )

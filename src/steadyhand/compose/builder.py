@@ -326,7 +326,9 @@ class Builder:
         known = self._environments.get(scenario.id)
         if known is None:
             known = self._environments[scenario.id] = self._environment_parts(scenario)
-        return build_part(known[0], msgspec.structs.replace(known[1], trial_id=trial_id), "the environment")
+        return build_part(
+            known[0], msgspec.structs.replace(known[1], trial_id=trial_id), "the environment", EnvironmentProvider
+        )
 
     def _environment_parts(self, scenario: Scenario) -> tuple[EnvironmentFactory, EnvironmentSettings]:
         """Raises `SetupError` if --sandbox is set and commands would not be isolated from this machine."""
@@ -339,7 +341,12 @@ class Builder:
             variables=self._settings.variables,
             options=part_options(factory, table, {"sandbox": True} if self._settings.sandbox else {}),
         )
-        if self._settings.sandbox and not build_part(factory, settings, f"environment {type_}").sandboxed:
+        made = (
+            build_part(factory, settings, f"environment {type_}", EnvironmentProvider)
+            if self._settings.sandbox
+            else None
+        )
+        if made is not None and not made.sandboxed:
             raise SetupError(f"--sandbox: the environment {type_!r} does not isolate commands from this machine")
         return factory, settings
 
@@ -365,7 +372,7 @@ class Builder:
             return None
         choose = self._models.chooser(ref, scenario, fixed=self._settings.options.user_model is not None)
         settings = UserSettings(choose=choose, options=config.users.get(kind, {}))
-        return build_part(factory, settings, f"simulated user {kind}")
+        return build_part(factory, settings, f"simulated user {kind}", UserSimulator)
 
     def _agent(self, scenario: Scenario) -> Agent | None:
         known = self._agents.get(scenario.id)
@@ -392,7 +399,7 @@ class Builder:
                 gateway=self._open_gateway(scenario, factory, traced="traces" in table),
             )
             known = self._agents[scenario.id] = (factory, settings)
-        return build_part(*known, "the agent")
+        return build_part(*known, "the agent", Agent)
 
     def _agent_flags(self) -> dict[str, Any]:
         flags: dict[str, Any] = {"allow_commands": True} if self._settings.allow_commands else {}

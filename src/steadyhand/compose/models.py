@@ -23,7 +23,7 @@ from steadyhand.engine.limits import SystemClock
 from steadyhand.engine.model_call import OpenGate
 from steadyhand.errors import SetupError, StoreError
 from steadyhand.judging.rubric import timeliness_of
-from steadyhand.judging.vendor import same_vendor, vendor_of
+from steadyhand.judging.vendor import vendor_of
 from steadyhand.plugins.plugin import JudgeSettings, ModelSettings
 from steadyhand.plugins.registry import Registry, build_part
 from steadyhand.ports.agent import Judge, RubricJudge, TrialContext, agent_facts
@@ -91,7 +91,9 @@ class Models:
                 timeout_s=timeout_s,
                 options=config.providers[provider].options if provider in config.providers else {},
             )
-            self._built[key] = self._tape.model(ref.name, lambda: build_part(factory, settings, f"model {ref.name}"))
+            self._built[key] = self._tape.model(
+                ref.name, lambda: build_part(factory, settings, f"model {ref.name}", ChatModel)
+            )
         return self._built[key]
 
     def chooser(
@@ -235,7 +237,7 @@ class Judges:
                 votes=votes,
                 options=config.judges.get(kind, {}),
             )
-            self._built[key] = build_part(factory, settings, f"judge {kind}")
+            self._built[key] = build_part(factory, settings, f"judge {kind}", Judge)
         return self._built[key]
 
     def rubric_scorer(self, scenario: Scenario) -> ScoreRubric | None:
@@ -327,12 +329,17 @@ class Judges:
         if judge.name == tested.name:
             advice = "name another one" if self._settings.judge(scenario) else "give --judge for an independent one"
             return f"self-judged: {tested.name} is its own judge; {advice}"
-        if same_vendor(judge.name, tested.name):
-            return (
-                f"the judge {judge.name} and the model under test {tested.name} are from the same vendor, "
-                f"{vendor_of(judge.name)}"
-            )
+        vendor = self._vendor(judge, scenario)
+        if vendor == self._vendor(tested, scenario):
+            return f"the judge {judge.name} and the model under test {tested.name} are from the same vendor, {vendor}"
         return None
+
+    def _vendor(self, ref: ModelRef, scenario: Scenario) -> str:
+        facts = ModelFacts()
+        with suppress(SetupError):  # a stored trial is judged again without the provider of its model
+            registry = self._registries.registry(scenario)
+            facts = model_facts(provider_part(ref.name.partition("/")[0], self._settings.config, registry))
+        return vendor_of(ref.name, names_file=facts.names_file)
 
     def _judged(self, scenario: Scenario) -> list[EvaluationSpec]:
         known = self._checks.get(scenario.id)

@@ -43,6 +43,7 @@ from steadyhand.judging.rates import (
     until_decided,
 )
 from steadyhand.judging.sequential import Decision, Decisions
+from steadyhand.ports.agent import agent_facts
 from steadyhand.ports.model import Gate
 from steadyhand.records.config import RunOptions, Selection
 from steadyhand.records.evaluation import EvaluationSpec
@@ -193,6 +194,11 @@ class Run:
         if not registry.has("evaluators", check.type) and self._registries.unloaded(scenario):
             return True
         return asks_judge(check, registry)
+
+    def asks_model(self, scenario: Scenario) -> str:
+        """As declared by the scenario's agent; `unknown` also for one that only an unloaded plugin could define."""
+        kind, registry = self.settings.agent(scenario).partition(":")[0], self._registries.registry(scenario)
+        return agent_facts(registry.agent(kind) if registry.has("agents", kind) else None).asks_model
 
     def free_of_limits(self) -> tuple[str, ...]:
         """The providers whose calls need no permit."""

@@ -41,7 +41,9 @@ class TrialServices:
             raise FileError(problems)
 
     def prepare(self, scenario: Scenario, registry: Registry) -> None:
-        """Find the real services of the scenario, without starting any. Raises `SetupError`."""
+        """Find the actions and services of the scenario, without starting any. Raises `SetupError`."""
+        registry.actions()
+        registry.services()
         if not scenario.setup.services or scenario.id in self._real:
             return
         settings = self._settings

@@ -10,6 +10,7 @@ from typing import Any
 
 from steadyhand.engine.context import RunningTrial
 from steadyhand.engine.limits import AgentTimeout
+from steadyhand.engine.model_call import awaited
 from steadyhand.errors import AgentError, LimitExceeded, TrialError
 from steadyhand.ports.agent import Agent, Reply, Turn
 from steadyhand.records.base import Record, rounded_ms
@@ -17,6 +18,7 @@ from steadyhand.records.chat import Finish, FinishReason, Message, Spoiled, Spoi
 from steadyhand.records.event import Lagged, ModelCalled, Retried, Said
 from steadyhand.records.result import Latency
 from steadyhand.records.scenario import Ask
+from steadyhand.user_file import raised
 
 _NOT_THE_AGENTS = frozenset((401, 403, 408, 409, 429))
 
@@ -113,11 +115,11 @@ async def _take_turn(
 
 async def _respond(agent: Agent, turn: Turn) -> Reply:
     try:
-        reply = await agent.respond(turn)
+        reply = await awaited(agent.respond(turn), "respond")
     except TrialError:
         raise
     except Exception as error:
-        raise AgentError(f"the agent raised {type(error).__name__}: {error}") from error
+        raise AgentError(f"the agent raised {raised(error)}") from error
     if not isinstance(reply, Reply):  # pyright: ignore[reportUnnecessaryIsInstance] - a third-party agent may not follow the port
         raise AgentError(f"the agent returned {type(reply).__name__}; expected a Reply")
     if not isinstance(reply.text, str):  # pyright: ignore[reportUnnecessaryIsInstance] - likewise

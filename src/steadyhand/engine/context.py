@@ -37,7 +37,7 @@ from steadyhand.ports.evaluator import (
 from steadyhand.ports.model import ChatModel, Clock, Gate
 from steadyhand.ports.observer import EventSink
 from steadyhand.ports.services import Services
-from steadyhand.records.base import plain_fields, utc_now
+from steadyhand.records.base import check_fields, plain_fields, utc_now
 from steadyhand.records.chat import ChatRequest, ChatResponse
 from steadyhand.records.evaluation import (
     EvaluationSpec,
@@ -47,7 +47,7 @@ from steadyhand.records.evaluation import (
     RubricScore,
     spec_digest,
 )
-from steadyhand.records.event import AnyEvent, Noted, ServiceCalled
+from steadyhand.records.event import ActionTaken, AnyEvent, Event, Noted, Observed, ServiceCalled, Thought
 from steadyhand.records.result import ConversationTurn, ExecutionResult
 from steadyhand.records.run import TrialKey
 from steadyhand.records.scenario import RunCode, Scenario, Step
@@ -57,6 +57,8 @@ TerminationFunction = Callable[[tuple[ConversationTurn, ...], TrialContext], "bo
 
 ScoreRubric = Callable[[Sequence[Material], LatencyTier | None, TrialContext], Awaitable[RubricScore]]
 E = TypeVar("E", bound=AnyEvent)
+_REPORTED = frozenset((ActionTaken, Observed, Thought))
+"""What an agent tells of itself. Other events are ours."""
 _NO_ADDRESSES = Addresses()
 
 
@@ -289,9 +291,13 @@ class RunningTrial:
     def emit(self, event: AnyEvent) -> None:
         """Record an event, with the step and turn it happened in. External values in it are made plain.
 
-        Raises `UnreadableValue` for values that cannot be.
+        Raises `UnreadableValue` for values that cannot be, and `TypeError` for a wrong one in what an agent reports.
         """
+        if not isinstance(event, Event):  # pyright: ignore[reportUnnecessaryIsInstance] - a third-party agent may not follow the port
+            raise TypeError(f"`emit` was given a {type(event).__name__}; expected an event, such as ActionTaken(...)")
         event = plain_fields(event)
+        if type(event) in _REPORTED:
+            check_fields(event)
         if event.step is None and self.step is not None:
             event = msgspec.structs.replace(event, step=self.step, turn=self.turn)
         self.events.append(event)

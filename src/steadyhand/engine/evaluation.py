@@ -11,6 +11,7 @@ from typing import cast
 import msgspec
 
 from steadyhand.engine.context import PreparedCheck, RunningTrial, ScoreRubric, StepResult
+from steadyhand.engine.model_call import awaited
 from steadyhand.engine.safety_timeline import safety_timeline
 from steadyhand.errors import LimitExceeded
 from steadyhand.judging.material import materials_of
@@ -25,6 +26,7 @@ from steadyhand.records.evaluation import (
     EvaluationResult,
     EvaluationSpec,
     Evidence,
+    JudgeNote,
     LatencyBounds,
     RubricScore,
     Stage,
@@ -36,6 +38,7 @@ from steadyhand.records.evaluation import (
 from steadyhand.records.event import ErrorHappened, Evaluated
 from steadyhand.records.result import ExecutionResult, Latency
 from steadyhand.records.scenario import Converse, Step
+from steadyhand.user_file import raised
 
 
 class Evaluation:
@@ -86,7 +89,7 @@ class Evaluation:
             elif check.reads and (unseen := self._not_visible(check.reads)) is not None:
                 found = unseen
             elif finish is None or not finish.undecided:
-                found = self._qualified(await check.evaluator.evaluate(check.params, result, context), check, result)
+                found = await self._evaluated(check, result, context)
             else:
                 found = await self._check_incomplete(check, result, context, finish)
         except Exception as error:  # noqa: BLE001 - whatever a check raises is recorded as its error
@@ -104,16 +107,18 @@ class Evaluation:
         """A check on an answer that is incomplete through no fault of the model."""
         found: EvaluationResult | None = None
         if check.fails_for_good or check.reads:
-            found = self._qualified(await check.evaluator.evaluate(check.params, result, context), check, result)
+            found = await self._evaluated(check, result, context)
             if found.verdict is Verdict.FAILED and (found.rests_on == "presence" or check.fails_for_good):
                 return found  # the missing rest of the answer could not have changed that
         evidence, figures = (found.evidence, found.figures) if found else (None, None)
         hint = "; raise the limit to decide this" if finish.our_limit else ""
         return inconclusive(f"{finish}{hint}", evidence=evidence, figures=figures)
 
-    def _qualified(self, returned: object, check: PreparedCheck, result: ExecutionResult) -> EvaluationResult:
+    async def _evaluated(
+        self, check: PreparedCheck, result: ExecutionResult, context: EvaluationContext
+    ) -> EvaluationResult:
         """What an evaluator found, limited by what it could see and by who judged it. Raises if it is not a result."""
-        found = _result_of(returned)
+        found = _result_of(await awaited(check.evaluator.evaluate(check.params, result, context), "evaluate"))
         parts = self._trial.parts
         if check.reads or parts.missing_plugins:
             found = self._qualify(found, check.reads)
@@ -240,7 +245,7 @@ class Evaluation:
             trial.emit(Evaluated(at_ms=trial.elapsed_ms(), step=trial.step, turn=trial.turn, result=result))
 
     def _error(self, spec: EvaluationSpec, error: Exception) -> EvaluationResult:
-        message = f"the check could not run: {type(error).__name__}: {error}"
+        message = f"the check could not run: {raised(error)}"
         self._trial.emit(
             ErrorHappened(
                 at_ms=self._trial.elapsed_ms(),
@@ -295,6 +300,19 @@ def _result_of(found: object) -> EvaluationResult:
     verdict = cast("object", found.verdict)
     if not isinstance(verdict, Verdict):
         raise TypeError(f"its verdict is {verdict!r}; expected one of `Verdict`")
+    message = cast("object", found.message)
+    if not isinstance(message, str):
+        raise TypeError(f"its message is {message!r}; expected a text")
+    for name, kind in (("evidence", Evidence), ("judge", JudgeNote)):
+        value: object = getattr(found, name)
+        if value is None:
+            continue
+        if not isinstance(value, kind):
+            raise TypeError(f"its {name} is {value!r}; expected {kind.__name__}(...)")
+        try:
+            msgspec.convert(msgspec.to_builtins(value), kind)  # otherwise nobody could read the record of the trial
+        except msgspec.ValidationError as error:
+            raise TypeError(f"its {name} has a value of the wrong type: {error} of {value!r}") from None
     return found
 
 

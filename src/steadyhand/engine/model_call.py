@@ -8,19 +8,33 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
+from inspect import isawaitable
+from typing import TypeVar
 
 import msgspec
 
 from steadyhand.engine.limits import LagMonitor, WaitLedger
-from steadyhand.errors import ModelError
+from steadyhand.errors import ModelError, PluginError, SteadyhandError
 from steadyhand.ports.model import ChatModel, Clock, Gate
 from steadyhand.records.base import Record, plain_fields, rounded_ms
-from steadyhand.records.chat import ArrivalClock, Attempt, CallTiming, ChatRequest, ChatResponse, Spoiled, SpoiledBy
+from steadyhand.records.chat import (
+    ArrivalClock,
+    Attempt,
+    CallTiming,
+    ChatRequest,
+    ChatResponse,
+    Spoiled,
+    SpoiledBy,
+    ToolCall,
+    Usage,
+)
 from steadyhand.records.event import Lagged, ModelCalled, Retried, Waited
+from steadyhand.user_file import raised
 
 _NOTED_WAIT_MS = 1000.0
+T = TypeVar("T")
 
 
 class RetryPolicy(Record):
@@ -158,7 +172,7 @@ class Caller:
                 if admission.reason or queued_ms >= _NOTED_WAIT_MS:
                     self._note_wait(model, request, queued_ms, admission.reason or "starts are spaced")
                 try:
-                    response = await model.attempt(request, zero=zero)
+                    response = await _attempt(model, request, zero)
                 except ModelError as error:
                     admission.failed(error)
                     raise
@@ -242,6 +256,41 @@ class Caller:
             spoiled=_spoiled(response, attempts, late_ms),
             pieces_late_ms=round(pieces_late_ms, 3) if pieces_late_ms else 0.0,
         )
+
+
+def awaited(answer: Awaitable[T], method: str) -> Awaitable[T]:
+    """What a third party's method returned. Raises `TypeError` for a plain function."""
+    if not isawaitable(answer):
+        raise TypeError(f"`{method}` is a plain function; define it with `async def`")
+    return answer
+
+
+async def _attempt(model: ChatModel, request: ChatRequest, zero: float) -> ChatResponse:
+    """One attempt. Raises `PluginError` for a model that does not keep to the port: the agent is not to blame."""
+    try:
+        response = await awaited(model.attempt(request, zero=zero), "attempt")
+    except SteadyhandError:
+        raise
+    except Exception as error:
+        raise PluginError(f"the model {model.name} raised {raised(error)}") from error
+    _check_response(response, model.name)
+    return response
+
+
+def _check_response(response: object, model: str) -> None:
+    """Raises `PluginError` for what a third party's model should not answer: nobody could read it from the record."""
+    if not isinstance(response, ChatResponse):
+        raise PluginError(f"the model {model} returned {type(response).__name__}; expected a ChatResponse")
+    fields: tuple[tuple[str, object, type], ...] = (
+        ("text", response.text, str),
+        ("attempt", response.attempt, Attempt),
+        ("usage", response.usage, Usage),
+        *[("tool_calls", call, ToolCall) for call in response.tool_calls],
+    )
+    for name, value, kind in fields:
+        if not isinstance(value, kind) and (value is not None or name != "usage"):
+            found = type(value).__name__
+            raise PluginError(f"`{name}` of {model}'s ChatResponse has type {found}; expected {kind.__name__}")
 
 
 def _last_byte_late_ms(lag: LagMonitor, end: float, attempt: Attempt, lag_ms: float) -> float:

@@ -209,6 +209,12 @@ def _check_result(result: object, environment: str) -> None:
     if not isinstance(result, CommandResult):
         found = type(result).__name__
         raise PluginError(f"environment {environment!r}: `run` returned a {found}; expected a CommandResult")
+    for name, kind in (("exit_code", int), ("stdout", str), ("stderr", str)):
+        value: object = getattr(result, name)
+        if not isinstance(value, kind):
+            raise PluginError(
+                f"environment {environment!r}: `{name}` of its CommandResult is {value!r}; expected {kind.__name__}"
+            )
 
 
 def _slowest(turns: Sequence[AgentTurn]) -> Latency | None:

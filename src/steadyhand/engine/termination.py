@@ -15,6 +15,7 @@ from steadyhand.ports.agent import NoJudgement, Question, TrialContext
 from steadyhand.records.base import Record
 from steadyhand.records.result import ConversationTurn
 from steadyhand.records.scenario import TerminationCondition
+from steadyhand.user_file import raised
 
 _COMPARED_BY_LETTER = 600
 _COMPARED_BY_WORD = 1000
@@ -143,7 +144,7 @@ async def _ask_function(
     except SteadyhandError:
         raise
     except Exception as error:
-        raise PluginError(f"termination function {name!r} raised {type(error).__name__}: {error}") from error
+        raise PluginError(f"termination function {name!r} raised {raised(error)}") from error
     if isinstance(answer, str):
         return f"function {name!r}: {answer}" if answer else None
     if not isinstance(answer, bool):  # pyright: ignore[reportUnnecessaryIsInstance] - a third-party function may not follow its type

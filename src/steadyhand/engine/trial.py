@@ -22,6 +22,7 @@ from steadyhand.records.event import ErrorHappened, Evaluated, Noted
 from steadyhand.records.result import ConversationEnding, ConversationMetrics, ConversationResult, FileSystemOperation
 from steadyhand.records.run import PhaseRecord, TrialRecord
 from steadyhand.records.scenario import Converse, Step
+from steadyhand.user_file import raised
 
 
 class PhaseLog:
@@ -63,7 +64,7 @@ class PhaseLog:
     def _failed(self, phase: str, failure: Exception) -> str:
         """Record why a phase failed, with a traceback unless the error is of an expected kind."""
         expected = isinstance(failure, SteadyhandError)
-        message = str(failure) if expected else f"unexpected {type(failure).__name__}: {failure}"
+        message = str(failure) if expected else f"unexpected {raised(failure)}"
         event = ErrorHappened(
             at_ms=self._trial.elapsed_ms(),
             phase=phase,

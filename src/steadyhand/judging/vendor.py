@@ -1,4 +1,4 @@
-"""Whether two models come from the same vendor: a judge tends to favour its own family's writing."""
+"""The vendor of a model: a judge tends to favour its own family's writing."""
 
 from __future__ import annotations
 
@@ -56,19 +56,15 @@ _GATEWAYS = {
     "fireworks",
     "huggingface",
     "litellm",
-    "scripted",
-    "replay",
 }
-# A file path follows, and its folder does not name a vendor.
-_FILE_PROVIDERS = {"scripted", "replay", "local"}
 _WORD = re.compile(r"[a-z]+[0-9]*")
 
 
-def vendor_of(name: str) -> str:
+def vendor_of(name: str, *, names_file: bool = False) -> str:
     """The vendor behind `provider/model`: from the model's family name or, failing that, from the path before it.
 
     The family name comes first, since an OpenAI-compatible address may serve anyone's model. A name without a known
-    vendor is its own vendor.
+    vendor is its own vendor; with `names_file`, the folders in it do not name one.
     """
     *path, model = name.strip().casefold().split("/")
     for part in (model, *reversed(path)):
@@ -76,12 +72,7 @@ def vendor_of(name: str) -> str:
             vendor = _VENDORS.get(word) or _VENDORS.get(word.rstrip("0123456789"))
             if vendor is not None:
                 return vendor
-    if path and path[0] in _FILE_PROVIDERS:
+    if names_file:
         return name.strip().casefold()
     named = [part for part in path if part.strip(".") and part not in _GATEWAYS]
     return named[-1] if named else name.strip().casefold()
-
-
-def same_vendor(judge_name: str, model_name: str) -> bool:
-    """Whether the judge and the model under test come from the same vendor, through whichever gateway."""
-    return vendor_of(judge_name) == vendor_of(model_name)

@@ -80,6 +80,8 @@ class Registry:
         return wider
 
     def _add(self, plugin: Plugin) -> None:
+        if not isinstance(plugin.name, str):  # pyright: ignore[reportUnnecessaryIsInstance] - not every plugin is typed
+            raise SetupError(f"`name` of a plugin is {plugin.name!r}; expected a text")
         for point, noun in _NOUN.items():
             contributed: object = getattr(plugin, point)
             if not isinstance(contributed, Mapping):
@@ -155,6 +157,10 @@ class Registry:
             found: AnyEvaluator = make()
         except Exception as error:
             raise SetupError(f"plugin {owner!r}: evaluator {type_!r} cannot be created: {fault(error)}") from error
+        params: object = getattr(found, "params", None)
+        if not (isinstance(params, type) and issubclass(params, EvaluationParams)):
+            hint = "derive the class from Evaluator[...], or set it to a subclass of EvaluationParams"
+            raise SetupError(f"plugin {owner!r}: `params` of the evaluator {type_!r} is {params!r}; {hint}")
         wrong = sorted(set(map(str, reads_of(found))) - set(get_args(Visible)))
         if wrong:
             near = advice(wrong[0], get_args(Visible))
@@ -265,19 +271,28 @@ def _load(target: str, owner: str) -> Any:
         raise SetupError(f"plugin {owner!r} names {target!r}, which cannot be imported: {error}") from error
 
 
-def build_part(factory: Callable[[S], P], settings: S, what: str) -> P:
-    """Call a factory. Raises `SetupError`, which begins with `what`, whatever the factory raises."""
+def build_part(factory: Callable[[S], P], settings: S, what: str, port: type[P]) -> P:
+    """Call a factory. Raises `SetupError`, which begins with `what`, whatever the factory raises, and if the part lacks
+    something that its `port` requires."""
     try:
-        return factory(settings)
+        part = factory(settings)
+        missing = [name for name in vars(port) if not name.startswith("_") and not hasattr(part, name)]
     except SteadyhandError:
         raise
     except Exception as error:
         raise SetupError(f"{what} cannot be created: {fault(error)}") from error
+    if missing:
+        lacks = " and ".join(f"`{name}`" for name in missing)
+        raise SetupError(f"{what} has no {lacks}, which every part of its kind needs (class {type(part).__qualname__})")
+    name: object = getattr(part, "name", "")
+    if not isinstance(name, str):
+        raise SetupError(f"`name` of {what} is {name!r}; expected a text")
+    return part
 
 
 def declared_by(agent: Agent) -> tuple[str, Shows]:
     """Its name and what it shows. Raises `SetupError` for an agent that does not keep to the port."""
-    name, shows = build_part(lambda _: agent.name, None, "the agent's name"), cast("object", shows_of(agent))
+    name, shows = agent.name, cast("object", shows_of(agent))
     if not isinstance(shows, Shows):
         raise SetupError(f"`shows` of the agent {name} is {shows!r}; expected a Shows")
     return name, shows

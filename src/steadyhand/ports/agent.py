@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import random
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 from steadyhand.ports.environment import EnvironmentProvider
 from steadyhand.ports.model import ChatModel, Clock
@@ -124,12 +125,14 @@ class Agent(Protocol):
     """
 
     @property
+    @abstractmethod
     def name(self) -> str:
         """Its name in reports, such as `model:openai/gpt`."""
         ...
 
     async def open(self, trial: TrialContext) -> None: ...
 
+    @abstractmethod
     async def respond(self, turn: Turn) -> Reply: ...
 
     async def close(self) -> None:
@@ -169,6 +172,10 @@ class AgentFacts(NamedTuple):
 
     closes_at_once: bool = False
     """Whether `close`, in the agent's current state, returns without waiting."""
+
+    asks_model: Literal["once", "repeatedly", "unknown"] = "unknown"
+    """How often it asks the model under test in a turn, for the estimate of --dry-run: once, or once and possibly more
+    often. Its factory declares this."""
 
 
 def agent_facts(agent: object) -> AgentFacts:
@@ -233,15 +240,18 @@ class NoJudgement(Exception):
 
 class Judge(Protocol):
     @property
+    @abstractmethod
     def name(self) -> str:
         """`provider/model`."""
         ...
 
     @property
+    @abstractmethod
     def self_judged(self) -> bool:
         """Whether the model under test judges itself."""
         ...
 
+    @abstractmethod
     async def ask(self, question: Question, trial: TrialContext) -> Judgement:
         """Raises `NoJudgement`."""
         ...
@@ -338,6 +348,7 @@ second attempt was no better and was used anyway."""
 class UserSimulator(Protocol):
     """Plays the user. One instance serves one trial. Its factory may declare `needs_model`."""
 
+    @abstractmethod
     async def generate_response(
         self, history: tuple[ConversationTurn, ...], config: UserSimulatorConfig, trial: TrialContext
     ) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -18,17 +19,21 @@ class EnvironmentProvider(Protocol):
     """
 
     @property
+    @abstractmethod
     def name(self) -> str: ...
 
     @property
+    @abstractmethod
     def sandboxed(self) -> bool:
         """Whether commands cannot reach the host's files, processes and network."""
         ...
 
+    @abstractmethod
     async def setup(self, files: Sequence[FileSystemOperation]) -> None:
         """Create the workspace and write the files. Called once, before anything else."""
         ...
 
+    @abstractmethod
     async def run(
         self,
         command: str | Sequence[str],
@@ -44,24 +49,30 @@ class EnvironmentProvider(Protocol):
         """
         ...
 
+    @abstractmethod
     def export(self, variables: Mapping[str, str]) -> None:
         """Set variables for every command from now on; those passed to `run` take precedence."""
         ...
 
+    @abstractmethod
     async def read(self, path: str) -> bytes | None:
         """The file's content, or None if there is no such file in the workspace."""
         ...
 
+    @abstractmethod
     async def write(self, path: str, content: bytes) -> None: ...
 
+    @abstractmethod
     async def list_files(self) -> Sequence[str]:
         """The regular files of the workspace, as sorted relative paths with `/`."""
         ...
 
+    @abstractmethod
     async def capture(self) -> Mapping[str, CapturedFile]:
         """All files with their content, within the size limits."""
         ...
 
+    @abstractmethod
     async def teardown(self) -> None:
         """Kill running processes and remove the workspace. Safe to call twice, and after a failed `setup`."""
         ...

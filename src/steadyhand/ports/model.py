@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from types import TracebackType
@@ -19,10 +20,12 @@ class ChatModel(Protocol):
     """A chat model. An implementation makes one attempt; the engine does queueing, retries and back-off."""
 
     @property
+    @abstractmethod
     def name(self) -> str:
         """`provider/model`, as reports show it."""
         ...
 
+    @abstractmethod
     async def attempt(self, request: ChatRequest, *, zero: float) -> ChatResponse:
         """Ask once. Times in the answer are in milliseconds since `zero`, a reading of `time.perf_counter()`.
 
@@ -108,6 +111,10 @@ class ModelFacts(NamedTuple):
 
     base_url_variable: str = ""
     """The variable that sets a different server. If it is set, list prices do not apply."""
+
+    names_file: bool = False
+    """Whether the model's name, after the provider, is that of a file. Its folders say nothing about the vendor, so a
+    judge from the same folder is not taken to be from the same vendor."""
 
 
 def model_facts(factory: object) -> ModelFacts:

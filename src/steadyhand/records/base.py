@@ -178,6 +178,17 @@ def counted(number: int, noun: str, plural: str = "") -> str:
     return f"{number} {noun if number == 1 else plural or noun + 's'}"
 
 
+def check_fields(record: msgspec.Struct) -> None:
+    """Raises `TypeError` for a field of another type than declared, which `msgspec` accepts and cannot read again."""
+    for name, kind in _typed_fields(type(record)):
+        value = getattr(record, name)
+        try:
+            msgspec.convert(value, kind)
+        except msgspec.ValidationError as error:
+            told = str(error).partition(" - at ")[0]
+            raise TypeError(f"`{name}` of {type(record).__name__} is {value!r}: {told}") from None
+
+
 def plain_fields(record: S) -> S:
     """The record with the fields that may hold anything made plain. Raises `UnreadableValue`."""
     names = _loose_fields(type(record))
@@ -334,6 +345,11 @@ def _told(error: Exception) -> str:
         return f"{type(error).__name__}: {error}"
     except Exception:  # noqa: BLE001 - even the `__str__` of an exception may raise
         return type(error).__name__
+
+
+@cache
+def _typed_fields(kind: type[msgspec.Struct]) -> tuple[tuple[str, Any], ...]:
+    return tuple((field.name, field.type) for field in msgspec.structs.fields(kind) if field.type is not Any)
 
 
 @cache

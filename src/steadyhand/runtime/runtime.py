@@ -23,7 +23,8 @@ from steadyhand.records.base import UnreadableValue, plain, plain_object
 from steadyhand.records.event import ActionStatus, ActionTaken, Noted, Observed, ServiceCalled
 from steadyhand.runtime.mocks import MockAnswer, MockCall, MockRegistry, MockSource, NoMocks
 from steadyhand.runtime.services import LiveServices, described_by_mocks, methods_of, mocked_method, real_method
-from steadyhand.runtime.values import bounded, raised, run_either
+from steadyhand.runtime.values import bounded, run_either
+from steadyhand.user_file import raised
 
 Call = Callable[[str, str, list[Any], dict[str, Any]], Awaitable[Any]]
 

@@ -13,7 +13,8 @@ from steadyhand.errors import PluginError, TrialError
 from steadyhand.ports.agent import TrialContext
 from steadyhand.ports.services import ProvidedService, ServiceMethod, ToolServer
 from steadyhand.records.scenario import Mock
-from steadyhand.runtime.values import raised, run_either
+from steadyhand.runtime.values import run_either
+from steadyhand.user_file import raised
 
 _LIFE_CYCLE = frozenset({"start", "stop"})
 _ARGS: dict[str, Any] = {"type": "array", "description": "Positional arguments, in order."}

@@ -52,7 +52,7 @@ class Vocabulary(NamedTuple):
     """
 
     catalogue: Catalogue
-    environments: Collection[str]
+    environments: Collection[str] | None
     unloaded: Sequence[str] = ()
 
 
@@ -236,7 +236,7 @@ def _check_environment(environment: Any, vocabulary: Vocabulary, findings: Findi
         return
     type_ = cast("dict[str, Any]", environment).get("type")
     environments = vocabulary.environments
-    if isinstance(type_, str) and type_ and type_ not in environments:
+    if isinstance(type_, str) and type_ and environments is not None and type_ not in environments:
         message, hint = f"unknown environment type {describe(type_)}", advice(type_, sorted(environments))
         path = ("environment", "type")
         unknown_name(path, message, findings, hint=hint, code="bad-value", unloaded=vocabulary.unloaded)

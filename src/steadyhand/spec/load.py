@@ -26,7 +26,6 @@ from steadyhand.spec.patterns import PatternFinding, inspect_pattern
 from steadyhand.spec.validation import FieldPath, Findings, describe, nearest, show_path
 from steadyhand.spec.yaml import MAX_DEPTH, Document, read_document
 
-ENVIRONMENTS = ("local", "e2b")
 SHAPES = (
     "an agent scenario has `run`, a decision scenario `messages`, a matrix `matrix` and `base_scenario`, "
     "a rubric `dimensions`"
@@ -76,7 +75,7 @@ def load(
     paths: Sequence[str | os.PathLike[str]],
     *,
     catalogue: Catalogue,
-    environments: Collection[str] = ENVIRONMENTS,
+    environments: Collection[str] | None = None,
     extend: Extend | None = None,
     given: Sequence[Mapping[str, Any]] = (),
 ) -> Loaded:
@@ -84,7 +83,7 @@ def load(
     content: one invalid file does not hide others.
 
     `catalogue` maps each evaluation type to the model of its parameters; `environments` are the values that
-    `environment.type` may have. `extend` returns what a scenario's own plugins add to both.
+    `environment.type` may have, None if it may have any. `extend` returns what a scenario's own plugins add to both.
     """
     found, problems = discover(paths)
     reader = _Reader(Vocabulary(catalogue, environments), extend)

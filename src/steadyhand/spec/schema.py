@@ -14,7 +14,6 @@ from steadyhand.spec.agent import Catalogue
 from steadyhand.spec.agent_shapes import AgentShape, EvaluationHead
 from steadyhand.spec.config import ConfigShape
 from steadyhand.spec.decision import DecisionShape
-from steadyhand.spec.load import ENVIRONMENTS
 from steadyhand.spec.matrix import MatrixShape
 from steadyhand.spec.rubric import RubricShape
 from steadyhand.spec.validation import Shape
@@ -35,7 +34,7 @@ JsonSchema = dict[str, Any]
 
 
 def json_schemas(
-    catalogue: Catalogue, environments: Collection[str] = ENVIRONMENTS, *, formats: Iterable[str] = FORMATS
+    catalogue: Catalogue, environments: Collection[str], *, formats: Iterable[str] = FORMATS
 ) -> dict[str, JsonSchema]:
     """Draft 2020-12 schemas by format: agent, decision, matrix, rubric, configuration."""
     schemas = {name: _schema(*_SHAPES[name]) for name in formats}

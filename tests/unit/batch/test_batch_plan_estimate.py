@@ -46,18 +46,18 @@ CODE = "name: Code\ndescription: d\nenvironment: {type: local}\nrun: [{code: ls}
 
 
 @pytest.mark.parametrize(
-    ("text", "trials", "agent", "told"),
+    ("text", "trials", "asks", "told"),
     [
-        (ASK, 1, "model", "1 trial of 1 scenario: 1 model call"),
-        (ASK, 3, "model", "3 trials of 1 scenario: 3 model calls"),
-        (ASK, 2, "runtime", "2 trials of 1 scenario: 2 turns of the agent, each at least one model call"),
-        (ASK, 2, "python", "2 trials of 1 scenario: 2 turns of the agent"),
-        (CODE, 2, "runtime", "2 trials of 1 scenario: 0 model calls"),
-        (SCRIPT, 1, "model", "1 trial of 1 scenario: 1 to 2 model calls; up to 1 check by a judge"),
+        (ASK, 1, "once", "1 trial of 1 scenario: 1 model call"),
+        (ASK, 3, "once", "3 trials of 1 scenario: 3 model calls"),
+        (ASK, 2, "repeatedly", "2 trials of 1 scenario: 2 turns of the agent, each at least one model call"),
+        (ASK, 2, "unknown", "2 trials of 1 scenario: 2 turns of the agent"),
+        (CODE, 2, "repeatedly", "2 trials of 1 scenario: 0 model calls"),
+        (SCRIPT, 1, "once", "1 trial of 1 scenario: 1 to 2 model calls; up to 1 check by a judge"),
         (
             TALK,
             2,
-            "model",
+            "once",
             (
                 "2 trials of 1 scenario: 2 to 8 model calls; up to 8 model calls for the simulated user; "
                 "up to 20 checks by a judge"
@@ -65,7 +65,7 @@ CODE = "name: Code\ndescription: d\nenvironment: {type: local}\nrun: [{code: ls}
         ),
     ],
 )
-def test_it_says_what_is_known_and_no_more(tmp_path: Path, text, trials, agent, told):
+def test_it_says_what_is_known_and_no_more(tmp_path: Path, text, trials, asks, told):
     (tmp_path / "one.yaml").write_text(text)
     loaded = load([tmp_path / "one.yaml"], catalogue=EvaluationCatalogue(build_registry()))
     assert not loaded.errors
@@ -75,7 +75,7 @@ def test_it_says_what_is_known_and_no_more(tmp_path: Path, text, trials, agent, 
     def judged(_, check):
         return asks_judge(check, registry)
 
-    found = estimate(planned, lambda _: agent, judged)
+    found = estimate(planned, lambda _: asks, judged)
     assert str(found) == told
-    rubric = estimate(planned, lambda _: agent, judged, lambda _: True)
+    rubric = estimate(planned, lambda _: asks, judged, lambda _: True)
     assert rubric.judge_checks == found.judge_checks + trials

@@ -183,6 +183,8 @@ def test_a_provider_is_what_stands_before_the_slash_and_an_agent_its_host():
     assert provider_of("pydantic-ai/google:gemini") == "pydantic-ai"
     assert provider_of("http:http://127.0.0.1:8000/v1#bot") == "127.0.0.1:8000"
     assert provider_of("http://agent.example/v1") == "agent.example"
+    assert provider_of("acme:https://agent.example:8443/v1") == "agent.example:8443"
+    assert provider_of("acme/https://agent.example/v1") == "acme"
 
 
 async def test_who_waits_and_for_what_can_be_seen():

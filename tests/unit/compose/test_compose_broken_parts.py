@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 import steadyhand
-from steadyhand.plugin import LatencyBounds, Reply, RubricScore
+from steadyhand.plugin import ActionTaken, Attempt, ChatResponse, Evidence, LatencyBounds, Reply, RubricScore
 from support import third_party as acme
 
 AGENT: dict[str, Any] = {
@@ -56,6 +56,33 @@ def answering(value: Any) -> Any:
 
 def broken(part: type, **replaced: Any) -> type:
     return type(part.__name__, (part,), replaced)
+
+
+def replying(**fields: Any) -> type:
+    """A model whose answer has these fields."""
+    answer = {"text": "hello", "attempt": Attempt(started_ms=0.0), **fields}
+    return broken(acme.AcmeModel, attempt=answering(ChatResponse(**answer)))
+
+
+def reporting(event: Any) -> type:
+    """An agent that reports this event."""
+
+    async def respond(self: Any, turn: Any) -> Reply:
+        self._trial.emit(event)
+        return Reply(text="hello")
+
+    return broken(acme.AcmeAgent, respond=respond)
+
+
+def bare(**members: Any) -> type:
+    """A part without a base class that has these members alone."""
+    return type("Bare", (), {"__init__": lambda self, *_: None, **members})
+
+
+def lacking(port: type, method: str) -> type:
+    """A part that implements its port except for one method."""
+    rest = {name: None for name in getattr(port, "__abstractmethods__", ()) if name != method}
+    return type("Lacking", (port,), {"__init__": lambda self, *_: None, **rest})
 
 
 def plugin(point: str, name: str, part: Any) -> acme.Plugin:
@@ -107,6 +134,40 @@ def test_it_passes_while_nothing_is_broken():
         ("environments", "acme", broken(acme.AcmeEnvironment, __init__=boom), "the environment cannot be created"),
         ("judges", "acme", broken(acme.AcmeJudge, __init__=boom), "judge acme cannot be created"),
         ("users", "acme", broken(acme.AcmeUser, __init__=boom), "simulated user acme cannot be created"),
+        (
+            "evaluators",
+            "acme_says",
+            bare(evaluate=boom_async),
+            r"`params` of the evaluator 'acme_says' is None; derive",
+        ),
+        ("evaluators", "acme_says", lacking(acme.Evaluator, "evaluate"), "abstract method '?evaluate"),
+        ("models", "acme", lacking(acme.ChatModel, "attempt"), "model acme/m cannot be created: TypeError: .*attempt"),
+        (
+            "models",
+            "acme",
+            bare(name="m"),
+            r"model acme/m has no `attempt` and `close`, .* \(class Bare\)",
+        ),
+        ("models", "acme", broken(acme.AcmeModel, name=5), "`name` of model acme/m is 5; expected a text"),
+        ("agents", "acme", lacking(acme.Agent, "respond"), "the agent cannot be created: TypeError: .*respond"),
+        ("agents", "acme", broken(acme.AcmeAgent, name=None), "`name` of the agent is None"),
+        (
+            "environments",
+            "acme",
+            lacking(acme.Environment, "read"),
+            "the environment cannot be created: TypeError: .*read",
+        ),
+        ("judges", "acme", lacking(acme.Judge, "ask"), "judge acme cannot be created: TypeError: .*ask"),
+        ("users", "acme", lacking(acme.UserSimulator, "generate_response"), "TypeError: .*generate_response"),
+        (
+            "agents",
+            "acme",
+            broken(acme.AcmeAgent, __init__=lambda self: None),
+            "created: TypeError: .* takes 1 positional",
+        ),
+        ("actions", "acme_note", lambda text: text, "action 'acme_note': parameter 'text' needs a type hint"),
+        ("actions", "acme_note", 5, "action 'acme_note' is a int, not an Action"),
+        ("services", "acme_log", None, "service 'acme_log' is None"),
     ],
 )
 def test_a_part_that_cannot_be_made_stops_the_run_from_starting(point, name, part, told):
@@ -118,12 +179,46 @@ def test_a_part_that_cannot_be_made_stops_the_run_from_starting(point, name, par
     ("point", "name", "part", "told"),
     [
         ("evaluators", "acme_says", broken(acme.Says, evaluate=answering(None)), "it returned None"),
-        ("evaluators", "acme_says", broken(acme.Says, evaluate=boom_async), "boom"),
+        ("evaluators", "acme_says", broken(acme.Says, evaluate=boom_async), f"boom (raised at {__file__}:"),
+        (
+            "evaluators",
+            "acme_says",
+            broken(acme.Says, evaluate=lambda *_: acme.passed("x")),
+            "define it with `async def`",
+        ),
+        ("evaluators", "acme_says", broken(acme.Says, evaluate=answering(acme.passed(5))), "its message is 5"),
+        ("evaluators", "acme_says", broken(acme.Says, evaluate=answering(acme.passed("x", evidence="y"))), "is 'y'"),
+        (
+            "evaluators",
+            "acme_says",
+            broken(acme.Says, evaluate=answering(acme.passed("x", evidence=Evidence(expected=5)))),
+            "its evidence has a value of the wrong type: Expected `str | null`, got `int`",
+        ),
         ("evaluators", "acme_prompt", broken(acme.Prompt, latency_bounds=boom), "boom"),
-        ("models", "acme", broken(acme.AcmeModel, attempt=boom_async), "boom"),
-        ("models", "acme", broken(acme.AcmeModel, attempt=answering(None)), "NoneType"),
+        (
+            "models",
+            "acme",
+            broken(acme.AcmeModel, attempt=boom_async),
+            f"run: the model acme/m raised RuntimeError: boom (raised at {__file__}:",
+        ),
+        ("models", "acme", broken(acme.AcmeModel, attempt=answering(None)), "the model acme/m returned NoneType"),
+        ("models", "acme", broken(acme.AcmeModel, attempt=lambda *_, **__: 5), "define it with `async def`"),
+        ("models", "acme", replying(text=None), "`text` of acme/m's ChatResponse has type NoneType; expected str"),
+        ("models", "acme", replying(attempt=None), "`attempt` of acme/m's ChatResponse has type NoneType"),
+        ("models", "acme", replying(usage={"input_tokens": 1}), "has type dict; expected Usage"),
+        ("models", "acme", replying(tool_calls=({"name": "x"},)), "has type dict; expected ToolCall"),
         ("agents", "acme", broken(acme.AcmeAgent, respond=answering("hello")), "expected a Reply"),
         ("agents", "acme", broken(acme.AcmeAgent, respond=answering(Reply(text=None))), "has type NoneType"),
+        (
+            "agents",
+            "acme",
+            broken(acme.AcmeAgent, respond=boom_async),
+            f"the agent raised RuntimeError: boom (raised at {__file__}:",
+        ),
+        ("agents", "acme", broken(acme.AcmeAgent, respond=lambda *_: 5), "define it with `async def`"),
+        ("agents", "acme", reporting({"name": "x"}), "`emit` was given a dict; expected an event"),
+        ("agents", "acme", reporting(ActionTaken(at_ms=0, id=1, name="x")), "`id` of ActionTaken is 1: Expected `str`"),
+        ("agents", "acme", reporting(ActionTaken(at_ms=0, id="1", name="x", params=[1])), "`params` of ActionTaken"),
         ("agents", "acme", broken(acme.AcmeAgent, open=boom_async), "boom"),
         ("agents", "acme", broken(acme.AcmeAgent, close=boom_async), "boom"),
         ("environments", "acme", broken(acme.AcmeEnvironment, setup=boom_async), "boom"),

@@ -112,7 +112,7 @@ DECISION = {
 Shown = Callable[[Project], Awaitable[None]]
 SHOWN: dict[str, Shown] = {}
 SHOWN_WITH_WEIGHTS = {f"models.local.{name}" for name in LocalModelOptions.model_fields}
-"""They need the weights of a real model: see `tests/local`."""
+"""They need the weights of a real model: `tests/local/test_local_smollm2.py` walks them in the same way."""
 SHOWN_BY_THE_COMMAND = {f"calibration.{name}" for name in CalibrationShape.model_fields}
 """In `tests/cli/test_cli_calibrate.py`, since a calibration is made by a command."""
 

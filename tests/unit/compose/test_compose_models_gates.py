@@ -60,9 +60,9 @@ def test_what_is_reached_over_the_network(parts_of, options, expected):
 
 def test_what_the_built_in_providers_declare(parts_of):
     declared = {
-        "scripted": ModelFacts(uses_network=False, free=True),
-        "replay": ModelFacts(uses_network=False, free=True),
-        "local": ModelFacts(uses_network=True, free=True),
+        "scripted": ModelFacts(uses_network=False, free=True, names_file=True),
+        "replay": ModelFacts(uses_network=False, free=True, names_file=True),
+        "local": ModelFacts(uses_network=True, free=True, names_file=True),
         "openai": ModelFacts(base_url_variable="OPENAI_BASE_URL"),
         "anthropic": ModelFacts(base_url_variable="ANTHROPIC_BASE_URL"),
         "pydantic-ai": ModelFacts(),

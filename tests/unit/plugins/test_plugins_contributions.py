@@ -9,6 +9,7 @@ from pydantic import Field
 from steadyhand.errors import SetupError
 from steadyhand.plugins.plugin import Action, ActionContext, Plugin, Service, ServiceFault, action
 from steadyhand.plugins.registry import Registry
+from steadyhand.ports.evaluator import EvaluationParams
 from steadyhand.runtime.runtime import AgentRuntime
 from support.trial import TrialStandIn
 
@@ -116,10 +117,15 @@ def test_a_registry_is_extended_without_changing_it():
         wider.termination("bb")
 
 
+def test_a_plugin_whose_name_is_not_text():
+    with pytest.raises(SetupError, match="`name` of a plugin is 5; expected a text"):
+        Registry([Plugin(name=5)])  # type: ignore[arg-type]
+
+
 def test_a_plugin_whose_parts_are_not_a_mapping():
     with pytest.raises(SetupError, match="`actions` must map names to parts, but is a list"):
         Registry([Plugin(name="p", actions=[find])])  # type: ignore[arg-type]
 
 
 class Checks:
-    pass
+    params = EvaluationParams

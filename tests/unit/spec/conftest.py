@@ -79,7 +79,7 @@ def load_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content.encode() if isinstance(content, str) else content)
-        return load([name], catalogue=CATALOGUE)
+        return load([name], catalogue=CATALOGUE, environments=("local", "e2b"))
 
     return run
 

@@ -32,7 +32,7 @@ FILES = {
 
 @pytest.fixture(scope="module")
 def schemas(catalogue):
-    schemas = json_schemas(catalogue)
+    schemas = json_schemas(catalogue, ["local"])
     for name in ("agent", "decision"):
         jsonschema.Draft202012Validator.check_schema(schemas[name])
     return schemas

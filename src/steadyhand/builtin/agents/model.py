@@ -15,6 +15,7 @@ class ModelAgent:
     """Sends the whole exchange to the model and replies with its answer. A `character` sets the system prompt."""
 
     closes_at_once: ClassVar[bool] = True
+    asks_model: ClassVar[str] = "once"
     shows: Shows = Shows(
         model_calls="seen", acts=False, advice="to let the model act, run it as the `runtime` agent (--agent runtime)"
     )

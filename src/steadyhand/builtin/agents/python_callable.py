@@ -40,17 +40,27 @@ class StreamingCall:
         name: str,
         begin: Callable[[], AsyncIterator[Any]],
         guard: Callable[[Awaitable[Any]], Awaitable[Any]],
+        blame: Callable[[BaseException, str], AgentError],
     ) -> None:
         self._name = name
         self._begin = begin
         self._guard = guard
+        self._blame = blame
 
     @property
     def name(self) -> str:
         return self._name
 
     async def attempt(self, request: ChatRequest, *, zero: float) -> ChatResponse:
-        """Raises whatever the agent raises, and `AgentError` for a piece that is not text."""
+        """Raises `AgentError` for what the agent raises, and for a piece that is not text."""
+        try:
+            return await self._stream(zero)
+        except TrialError:
+            raise
+        except Exception as error:
+            raise self._blame(error, "raised") from error
+
+    async def _stream(self, zero: float) -> ChatResponse:
         sent = perf_counter()
         pieces: list[str] = []
         chunks: list[tuple[float, int]] = []
@@ -242,7 +252,8 @@ class CallableAgent:
             value = await self._guard(value)
         if turn is not None and (callee.streams or hasattr(value, "__aiter__")):
             trial = self._opened()
-            stream = StreamingCall(self._name, call if callee.streams else value.__aiter__, self._guard)
+            begin = call if callee.streams else value.__aiter__
+            stream = StreamingCall(self._name, begin, self._guard, self._blame)
             response = await trial.call(stream, ChatRequest(messages=turn.messages, seed=trial.seed, purpose="agent"))
             return response.text
         return value

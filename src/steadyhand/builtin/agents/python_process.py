@@ -25,7 +25,6 @@ from steadyhand.builtin.agents.python_requests import TrialRequests
 from steadyhand.builtin.agents.python_target import read_target
 from steadyhand.builtin.agents.python_wire import portable
 from steadyhand.children.channel import (
-    CANCELLED,
     Channel,
     Kind,
     MalformedMessage,
@@ -402,9 +401,7 @@ class ProcessAgent:
             return call.result()
         except ConnectionError as error:
             raise AgentError(f"{self._name}: {await child.cause_of_death()}") from error
-        except TrialError as error:
-            if str(error) == CANCELLED:
-                raise AgentError(f"{self._name}: {error}") from error
+        except TrialError:
             raise
         except Exception as error:
             raise AgentError(f"{self._name}: raised {type(error).__name__}: {error}") from error

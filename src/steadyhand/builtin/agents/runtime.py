@@ -82,6 +82,7 @@ class RuntimeAgent:
     """
 
     shows: Shows = EVERYTHING_SEEN
+    asks_model: ClassVar[str] = "repeatedly"
     options: ClassVar[type[Options]] = RuntimeOptions
 
     def __init__(self, settings: AgentSettings) -> None:

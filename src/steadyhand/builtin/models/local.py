@@ -58,6 +58,7 @@ class LocalModel:
     """A `ports.model.ChatModel`, built by the model factory for `local`. The first call loads the weights."""
 
     free: ClassVar[bool] = True
+    names_file: ClassVar[bool] = True
     options: ClassVar[type[Options]] = LocalModelOptions
 
     def __init__(self, settings: ModelSettings) -> None:

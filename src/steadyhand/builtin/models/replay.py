@@ -202,6 +202,7 @@ class ReplayProvider(ReplayedModel):
 
     uses_network: ClassVar[bool] = False
     free: ClassVar[bool] = True
+    names_file: ClassVar[bool] = True
     options: ClassVar[type[Options]] = ReplayOptions
 
     def __init__(self, settings: ModelSettings) -> None:

@@ -167,6 +167,7 @@ class ScriptedModel:
 
     uses_network: ClassVar[bool] = False
     free: ClassVar[bool] = True
+    names_file: ClassVar[bool] = True
 
     def __init__(self, settings: ModelSettings) -> None:
         """Raises `SetupError` if the file is missing or invalid."""
