@@ -62,6 +62,12 @@ def readings(said: str) -> dict[str, Reading]:
         "Don't worry, it's resolved.",
         "No doubt it is resolved.",
         "I really appreciate your help.",
+        "Many thanks to you!",
+        "I was told that it would take weeks, but it is fixed.",
+        "Perfect, that is what I was looking for.",
+        "Good, the broken link is fixed.",
+        "Glad we got that resolved.",
+        "help\u00adful\u200b",
         "Das ist gel\xf6st.",
         "\u5df2\u7ecf\u89e3\u51b3\u4e86",
     ],
@@ -115,6 +121,11 @@ def test_contentment(said):
         "I have no idea whether it's resolved.",
         "Well, not exactly resolved",
         "I don't think, honestly, it was helpful.",
+        "This is the opposite of helpful.",
+        "It stopped being helpful.",
+        "So much for being helpful.",
+        "0% helpful.",
+        "Not. Helpful.",
         "Das ist nicht gel\xf6st.",
     ],
 )
@@ -171,6 +182,26 @@ def test_negation_over_the_clause(said):
         "I need this resolved.",
         "When will it be fixed?",
         "You said it was resolved.",
+        "You keep saying it's fixed.",
+        "Stop telling me that it is resolved.",
+        "You assured me it was fixed.",
+        "It was marked as resolved.",
+        "It is fixed according to you.",
+        "You call that helpful.",
+        "You think that works.",
+        "I thought this was resolved.",
+        "I assumed it was fixed.",
+        "It only seems fixed.",
+        "It is half fixed.",
+        "Just get it fixed.",
+        "Make sure that it is resolved.",
+        "Let me know as soon as it is fixed.",
+        "I am still waiting for this being resolved.",
+        "Find me somebody helpful.",
+        "As helpful as a brick.",
+        "Thanks to you my data is gone.",
+        "It was fixed yesterday and now it is broken.",
+        "Perfect, it crashed a third time.",
         "It isn't that I'm not happy.",
         "I'm neither happy nor satisfied.",
         "Not because you were helpful.",
@@ -187,6 +218,11 @@ def test_what_cannot_be_told_is_not_meant(said):
     found = readings(said)
     assert found
     assert Reading.MEANT not in found.values()
+
+
+@pytest.mark.parametrize("said", ["un-resolved", "un*resolved*", "**un**helpful", "un\u00adhelpful", "un\u200bsolved"])
+def test_a_part_of_a_word_is_not_the_word(said):
+    assert readings(said) == {}
 
 
 def test_words_of_one_message_are_read_each_in_its_clause():
