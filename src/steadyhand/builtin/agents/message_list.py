@@ -13,7 +13,7 @@ from typing import Any, Literal, cast
 from steadyhand.errors import AgentError
 from steadyhand.ports.agent import Turn
 from steadyhand.records.base import Record
-from steadyhand.records.chat import ToolCall
+from steadyhand.records.chat import Finish, FinishReason, ToolCall
 
 _CALL_FORM = "each is {'name': ..., 'arguments': {...}}, or has that under `function` with the arguments as JSON"
 _ROLES = {"human": "user", "ai": "assistant", "AIMessageChunk": "assistant", "function": "tool", "developer": "system"}
@@ -21,6 +21,7 @@ _TEXTS = ("text", "output_text", "input_text")
 _THOUGHTS = ("thinking", "reasoning", "redacted_thinking")
 _NO_STEP = ("mcp_list_tools", "mcp_approval_request", "mcp_approval_response", "item_reference", "compaction")
 _FAILED = ("error", "failed", "incomplete")
+_ENDED = ("finish_reason", "stop_reason", "done_reason", "finishReason", "stopReason")
 
 
 class AgentStep(Record):
@@ -92,11 +93,13 @@ def _params(arguments: Any) -> dict[str, Any]:
 
 
 class TurnMessages:
-    """The steps of a turn, the text of its last assistant message, and notes on everything else."""
+    """The steps of a turn, the text of its last assistant message, how the model's answers ended, and notes on
+    everything else."""
 
     def __init__(self) -> None:
         self.steps: list[AgentStep] = []
         self.notes: list[str] = []
+        self.ends: list[Finish | None] = []
         self.text: str | None = None
         self.last: str | None = None
         self._calls: dict[str, AgentStep] = {}
@@ -104,6 +107,10 @@ class TurnMessages:
     def thought(self, text: str, *, agent: str | None = None) -> None:
         if text.strip():
             self.steps.append(AgentStep(kind="thought", content=text, agent=agent))
+
+    def ended(self, word: str | None) -> None:
+        """How an answer of the model ended, in the provider's term; None if it does not say."""
+        self.ends.append(None if word is None else Finish(reason=FinishReason(word), raw=word))
 
     def call(self, name: str, arguments: Any, *, id: str | None, agent: str | None = None) -> None:  # noqa: A002 - its name everywhere
         """A call whose arguments cannot be read was refused by the framework: an action that failed."""
@@ -143,6 +150,7 @@ class TurnMessages:
             raise AgentError(f"{where} has the unknown role {role!r}")
 
     def _assistant(self, message: Mapping[str, Any], where: str) -> None:
+        self.ended(finish_word(message))
         agent = message.get("name") if isinstance(message.get("name"), str) else None
         more: Any = message.get("additional_kwargs") or {}
         self.thought(_text_of(message.get("reasoning_content") or more.get("reasoning_content")), agent=agent)
@@ -242,6 +250,21 @@ def _begin(messages: Sequence[Mapping[str, Any]], turn: Turn) -> int:
         if role_of(message) == "user" and _said(message).strip() == said[-1]
     ]
     return places[min(said.count(said[-1]), len(places)) - 1] if places else 0
+
+
+def finish_word(message: Mapping[str, Any]) -> str | None:
+    """The provider's word for how the answer ended: in the message itself, or in LangChain's metadata of it."""
+    more: Any = message.get("response_metadata")
+    for fields in (message, cast("Mapping[str, Any]", more if isinstance(more, Mapping) else {})):
+        details: Any = fields.get("incomplete_details")
+        if isinstance(details, Mapping) and isinstance(reason := cast("Mapping[str, Any]", details).get("reason"), str):
+            return reason
+        found = next((word for name in _ENDED if isinstance(word := fields.get(name), str) and word), None)
+        if found is not None:
+            return found
+        if fields.get("status") == "incomplete":
+            return "incomplete"
+    return None
 
 
 def role_of(message: Mapping[str, Any]) -> str | None:
