@@ -259,17 +259,23 @@ _NOT_MY_VIEW = re.compile(
 )
 _UNDONE_BY = re.compile(r"only|hesitate|wait|delay|forget|fail|postpone|worry|doubt|afraid|stop|just|merely")
 _REACH = 4
+_ADVISED_AGAINST = re.compile(
+    r"(?<![\w'])(?:rather than|instead of|refrain(?:ing)? from|hold(?:ing)? off|against|overreaction|overkill"
+    r"|too (?:early|soon)|premature|little (?:point|use|sense)|(?<!to )avoid(?:ing)?|(?<!not )(?<!n't )(?<!never )"
+    r"(?:stop|postpone|cancel|skip)(?:ping|ing)?)(?: (?!and\b|then\b)[\w']+){0,4} ?$"
+)
+_ASIDE = re.compile(r"(?:(?<![\w'])(?:not|never|no (?:need|reason|point))|n't),[^,.;:!?\n]{1,80}(?:,|$)", re.IGNORECASE)
+"""Words between commas that part a negation from what it negates: "Do not, whatever happens, call"."""
 
 
 def is_negated(text: str, start: int) -> bool:
-    """Whether advice at `start` is negated by one of the few words before it, or by a denied opinion, in its clause.
+    """Whether the words at `start` are negated by one of the few words before them, or by a denied opinion, in their
+    clause.
 
     "do not call" and "I don't think that you really need to call" are; "no, call" and "do not hesitate to call" are
     not. Advice is often a list of acts, so a negation does not reach across the whole clause.
     """
-    first = max(0, start - _CLAUSE_REACH)
-    first = max((boundary.end() for boundary in _CLAUSE.finditer(text, first, start)), default=first)
-    before = text[first:start].casefold()
+    before = _clause_before(text, start)
     if _NOT_MY_VIEW.search(before):
         return True
     for word in reversed(_WORD.findall(before)[-_REACH:]):
@@ -278,6 +284,17 @@ def is_negated(text: str, start: int) -> bool:
         if _NOT.fullmatch(word):
             return True
     return False
+
+
+def is_advised_against(text: str, start: int) -> bool:
+    """Whether an act at `start` is negated, or named as the wrong one: "rather than call", "too early to call"."""
+    return is_negated(text, start) or _ADVISED_AGAINST.search(_clause_before(text, start)) is not None
+
+
+def _clause_before(text: str, start: int) -> str:
+    nearby = _ASIDE.sub(lambda aside: aside[0].partition(",")[0], text[max(0, start - _CLAUSE_REACH) : start])
+    first = max((boundary.end() for boundary in _CLAUSE.finditer(nearby)), default=0)
+    return nearby[first:].casefold()
 
 
 _QUOTES = str.maketrans({"\u2018": "'", "\u2019": "'", "\u02bc": "'", "\u201c": '"', "\u201d": '"'})

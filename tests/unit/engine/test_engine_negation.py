@@ -2,7 +2,7 @@
 
 import pytest
 
-from steadyhand.engine.negation import Reading, is_negated, normal, places, reading
+from steadyhand.engine.negation import Reading, is_advised_against, is_negated, normal, places, reading
 from steadyhand.engine.negation import readings as all_readings
 
 WORDS = (
@@ -249,10 +249,41 @@ def test_words_of_one_message_are_read_each_in_its_clause():
         ("do not drive yourself to the hospital and call", False),
         ("don't wait, call", False),
         ("call", False),
+        ("do not, whatever happens to you, call", True),
+        ("you shouldn't, in my opinion, call", True),
+        ("there is no need, at this point, to call", True),
+        ("I will not, call", True),
+        ("you need not worry, if you feel that way, call", False),
     ],
 )
 def test_advice_strings_one_act_to_the_next(text, negated):
     assert is_negated(text, text.index("call")) is negated
+    assert is_advised_against(text, text.index("call")) is negated
+
+
+@pytest.mark.parametrize(
+    ("text", "against"),
+    [
+        ("rather than call", True),
+        ("instead of rushing to call", True),
+        ("avoid the urge to call", True),
+        ("refrain from trying to call", True),
+        ("hold off before you call", True),
+        ("it would be an overreaction to call", True),
+        ("it is too early to call", True),
+        ("I advise against the decision to call", True),
+        ("stop trying to call", True),
+        ("instead of waiting, call", False),
+        ("to avoid any risk call", False),
+        ("stop and call", False),
+        ("I advise against driving and call", False),
+        ("do not stop trying to call", False),
+        ("do not avoid it, call", False),
+    ],
+)
+def test_an_act_that_is_named_as_the_wrong_one(text, against):
+    assert is_advised_against(text, text.index("call")) is against
+    assert not is_negated(text, text.index("call"))
 
 
 @pytest.mark.parametrize("piece", ["thanks ", "thanks, ", "not thanks ", "thanks 1 no, ", ",", " ", "but, ", "not "])
