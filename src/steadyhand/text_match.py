@@ -10,7 +10,7 @@ import functools
 import math
 import re
 import unicodedata
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 
@@ -54,12 +54,19 @@ def find_forbidden(text: str, piece: str, *, case_sensitive: bool) -> Span | Non
     """The first place of `piece` as written, or else as a person reads the text. Raises `TimeoutError`.
 
     A person sees the same words through typographic quotation marks and dashes, runs of white space and line breaks,
-    spaces that do not break or have no width, soft hyphens, and Markdown. Markup is taken out of the text only. A
-    piece without a letter or digit has nothing to read, and is compared as written.
+    spaces that do not break or have no width, soft hyphens, Markdown, the colours of a terminal, character references
+    of HTML and styled letters. Markup is taken out of the text only. A piece without a letter or digit has nothing to
+    read, and is compared as written.
     """
-    found = find(text, piece, case_sensitive=case_sensitive)
+    found = find(text, piece, case_sensitive=case_sensitive) or _find_read(text, piece, case_sensitive=case_sensitive)
     if found is not None:
         return found
+    plain, replaced = _spelled_out(text)
+    found = _find_read(plain, piece, case_sensitive=case_sensitive) if replaced else None
+    return None if found is None else _before_spelling_out(found, replaced)
+
+
+def _find_read(text: str, piece: str, *, case_sensitive: bool) -> Span | None:
     folded = _folded_text(text, case_sensitive=case_sensitive)
     wanted, marked = _letters_of_piece(piece, case_sensitive=case_sensitive)
     if not marked and wanted not in _letters_read(folded):
@@ -67,6 +74,14 @@ def find_forbidden(text: str, piece: str, *, case_sensitive: bool) -> Span | Non
     pattern = _as_read(piece, case_sensitive=case_sensitive)
     match = None if pattern is None else pattern.search(folded, timeout=PATIENCE_S, concurrent=False)
     return None if match is None else _placed(text, match.span(), case_sensitive=case_sensitive)
+
+
+def shows_nothing(text: str) -> bool:
+    """Whether a reader sees nothing of it: white space, characters that are not drawn, and references to those."""
+    first = text[:1]
+    if first.isascii() and first.isalnum():
+        return False
+    return _own(rf"[\s\p{{C}}\p{{Mn}}{_UNSEEN}{_WIDTHLESS}]*+").fullmatch(_spelled_out(text)[0]) is not None
 
 
 def _folded(text: str, *, case_sensitive: bool) -> str:
@@ -85,7 +100,7 @@ def nfc(text: str) -> str:
 
 
 _NOT_LETTERS = bytes(code for code in range(128) if not chr(code).isalnum())
-_LETTERED = ("](", "][", "[^", "<", "&nbsp;")
+_LETTERED = ("](", "][", "[^", "<", "\x1b")
 
 
 def _letters(folded: str) -> bytes:
@@ -96,7 +111,7 @@ def _letters(folded: str) -> bytes:
 @functools.lru_cache(maxsize=512)
 def _letters_of_piece(piece: str, *, case_sensitive: bool) -> tuple[bytes, bool]:
     """The letters of a piece, and whether it may itself be markup."""
-    return _letters(_folded(piece, case_sensitive=case_sensitive)), any(mark in piece for mark in "[<&")
+    return _letters(_folded(piece, case_sensitive=case_sensitive)), any(mark in piece for mark in "[<")
 
 
 @functools.lru_cache(maxsize=8)
@@ -126,7 +141,13 @@ def _placed(text: str, span: Span, *, case_sensitive: bool) -> Span:
 _SINGLE = "'\u2018\u2019\u201a\u201b\u02b9\u02bc\u2032\u00b4\u055a\ua78c\uff07"
 _DOUBLE = '"\u201c\u201d\u201e\u201f\u00ab\u00bb\u2033\uff02'
 _DASHES = "\\-\u2010-\u2015\u2212\u2e3a\u2e3b\ufe58\ufe63\uff0d"
-_UNSEEN = "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180e\u200c-\u200f\u202a-\u202e\u2061-\u206f\ufe00-\ufe0f"
+_UNSEEN = (
+    "\0-\x08\x0e-\x1a\x7f-\x84\x86-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200c-\u200f"
+    "\u202a-\u202e\u2061-\u206f\ufe00-\ufe0f\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
+    "\U000e0000-\U000e0fff"
+)
+"""Control characters, and what Unicode says to ignore where it cannot be shown."""
+
 _WIDTHLESS = "\u200b\u2060\u2800\u3164\ufeff"
 """A space between words, nothing inside a word."""
 
@@ -140,17 +161,61 @@ _MARKUP = {
         r"|\](?:\([^()\n]{0,1000}(?:\([^()\n]{0,200}\)[^()\n]{0,200})?\)|\[[^\]\n]{0,200}\])"
         r"|\[\^[^\]\s]{1,30}\]"
     ),
-    "<": r"</?(?!(?i:br)\b)[A-Za-z][^<>\n]{0,300}>",
+    "<": r"</?(?!(?i:br)\b)[A-Za-z][^<>\n]{0,300}>|<!--(?:[^\n-]|-(?!->)){0,300}+-->",
     "\\": r"\\(?=[!-/:-@\[-`{-~\n])",
+    "\x1b": r"\x1b(?:\[[0-?]{0,100}[ -/]{0,10}[@-~]|\][^\x07\x1b\n]{0,1000}(?:\x07|\x1b\\)?)",
 }
-"""Markdown's markup, by the character it needs. A lone `*` is not emphasis, nor is the `_` inside a name."""
+"""Markup of Markdown and terminals, by the character it needs. A lone `*` is not emphasis, nor is the `_` in a name."""
 
-_LETTERED_MARKUP = rf"{_MARKUP['[']}|{_MARKUP['<']}|(?i:<br\s?/?>|&nbsp;)"
-_BREAK = rf"[\s{_WIDTHLESS}]|(?i:<br\s?/?>|&nbsp;)|(?<=\n[ \t>]{{0,9}})>"
+_NEW_LINE = r"(?i:<br\b[^<>\n]{0,300}>)"
+_LETTERED_MARKUP = "|".join([_MARKUP["["], _MARKUP["<"], _MARKUP["\x1b"], _NEW_LINE])
+_BREAK = rf"[\s{_WIDTHLESS}]|{_NEW_LINE}|(?<=\n[ \t>]{{0,9}})>"
+_OTHERWISE_SPELLED = (
+    r"&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});"
+    r"|[\u2100-\u214f\u249c-\u24e9\uff10-\uff19\uff21-\uff3a\uff41-\uff5a\U0001d400-\U0001d7ff\U0001f130-\U0001f149]"
+)
+"""Character references of HTML, and letters and digits in another style: full-width, mathematical, in circles."""
+
 _TOKEN = (
     rf"(?P<space>[{_WIDTHLESS}]*\s[\s{_WIDTHLESS}]*)|(?P<widthless>[{_WIDTHLESS}]+)|(?P<unseen>[{_UNSEEN}]+)|(?P<single>[{_SINGLE}])"
     rf"|(?P<double>[{_DOUBLE}])|(?P<dash>[{_DASHES}]+)|(?P<dots>\.\.\.|\u2026)|(?P<plain>.)"
 )
+
+
+@functools.lru_cache(maxsize=8)
+def _spelled_out(text: str) -> tuple[str, tuple[tuple[Span, Span], ...]]:
+    """The text in ordinary letters, and every place in it that was replaced, with the place it had before."""
+    if "&" not in text and text.isascii():
+        return text, ()
+    import html  # its table of names takes long to load
+
+    parts: list[str] = []
+    replaced: list[tuple[Span, Span]] = []
+    taken = length = 0
+    for found in _own(_OTHERWISE_SPELLED).finditer(text):
+        meant = html.unescape(found[0]) if found[0][0] == "&" else unicodedata.normalize("NFKC", found[0])
+        if meant == found[0]:
+            continue
+        parts += [text[taken : found.start()], meant]
+        length += found.start() - taken
+        replaced.append(((length, length + len(meant)), found.span()))
+        taken, length = found.end(), length + len(meant)
+    return "".join([*parts, text[taken:]]), tuple(replaced)
+
+
+def _before_spelling_out(span: Span, replaced: Sequence[tuple[Span, Span]]) -> Span:
+    """The place in the text itself of a span of the text spelled out."""
+    start, end = span
+    for (first, last), (first_before, last_before) in replaced:
+        if first <= span[0] < last:
+            start = first_before
+        elif last <= span[0]:
+            start = span[0] + last_before - last
+        if first < span[1] <= last:
+            end = last_before
+        elif last < span[1]:
+            end = span[1] + last_before - last
+    return start, end
 
 
 @functools.lru_cache(maxsize=512)

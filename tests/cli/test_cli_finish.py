@@ -25,7 +25,7 @@ ANSWERS = {
     "pause_turn": Answer(text="I am", finish_reason="pause_turn"),
     "novel": Answer(text="I am", finish_reason="novel"),
     "empty": Answer(text=""),
-    "blank": Answer(text=" \u200b\n"),
+    "blank": Answer(text=" \u200b\u2800\ufe0f\n"),
     "tools_only": Answer(finish_reason="tool_calls", tool_calls=TOOL),
     "unsafe_cut": Answer(text="You do nothing and", finish_reason="length"),
 }

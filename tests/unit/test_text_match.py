@@ -16,6 +16,7 @@ from steadyhand.text_match import (
     search_all,
     search_limit,
     search_now,
+    shows_nothing,
     unrolled_size,
 )
 
@@ -68,7 +69,15 @@ def test_places_are_right_where_folding_changes_lengths(text, piece, found):
         "not that[^note] urgent",
         "not <b>that</b> urgent",
         "not that<br/>urgent",
+        "not that<br class='wide'>urgent",
+        "not<!-- so --> that urgent",
         "not that&nbsp;urgent",
+        "n&#111;t&ensp;that ur&shy;gent",
+        "not \x1b[1;31mthat\x1b[0m urgent",
+        "not \x1b]8;;https://example.org\x07that\x1b]8;;\x1b\\ urgent",
+        "not that ur\U000e0067\U000e0101gent",
+        "not th\x08at\ufffb urgent",
+        "\U0001d5fb\U0001d5fc\U0001d601 that \uff55\uff52\uff47\uff45\uff4e\uff54",
         "not that\\\nurgent",
         "not\n> that\n> urgent",
         "NOT **THAT**\nURGENT",
@@ -91,6 +100,8 @@ def test_what_a_reader_does_not_see_hides_nothing(text):
         "not ____ that urgent",
         "not that (urgent)",
         "not th\u0430t urgent",
+        "not that&comma; urgent",
+        "not that &bogus; urgent",
         "",
     ],
 )
@@ -106,6 +117,8 @@ def test_what_a_reader_sees_keeps_words_apart(text):
         ("don't worry", "don\u00b4t worry"),
         ("don't worry", "don`t worry"),
         ("don't worry", "don\\'t worry"),
+        ("don't worry", "don&#39;t worry"),
+        ("don't worry", "don&rsquo;t &#x77;orry"),
         ("don't worry", "Don\u2019t**\nworry"),
         ("don\u2019t worry", "don't worry"),
         ('say "all is well"', "say \u201call is well\u201d"),
@@ -161,13 +174,29 @@ def test_a_piece_without_letters_is_compared_as_written(piece, as_written, other
     assert forbidden(otherwise, piece) is None
 
 
+@pytest.mark.parametrize("text", [" \n\u200b", "\ufe0f\u0336", "\u2800\u3164", "\U000e0067", "\x1a", "&nbsp;&#8203;"])
+def test_what_a_reader_does_not_see_says_nothing(text):
+    assert shows_nothing(text)
+    assert not shows_nothing(f"{text}.")
+
+
 def test_case_alone_is_overridden():
     assert forbidden("not **that** urgent", URGENT, case_sensitive=True) == "not **that** urgent"
     assert forbidden("Not **that** urgent", URGENT, case_sensitive=True) is None
 
 
 @pytest.mark.parametrize(
-    "text", ["n" + "*" * 200_000, "n](" * 20_000, "n[" * 50_000, "not \n>" * 20_000, "not" + "\u200b" * 100_000]
+    "text",
+    [
+        "n" + "*" * 200_000,
+        "n](" * 20_000,
+        "n[" * 50_000,
+        "not \n>" * 20_000,
+        "not" + "\u200b" * 100_000,
+        "n<!--" * 20_000,
+        "n\x1b[0" * 20_000,
+        "not&#8203;" * 20_000,
+    ],
 )
 def test_hostile_markup_is_read_to_its_end(text):
     assert forbidden(text, URGENT) is None

@@ -38,6 +38,7 @@ from steadyhand.records.evaluation import (
 from steadyhand.records.event import ErrorHappened, Evaluated
 from steadyhand.records.result import ExecutionResult, Latency
 from steadyhand.records.scenario import Converse, Step
+from steadyhand.text_match import shows_nothing
 from steadyhand.user_file import raised
 
 
@@ -141,10 +142,7 @@ class Evaluation:
     def _reply_is_empty(self, step: Step, result: ExecutionResult) -> bool:
         """An answer cut off at the deadline, or by a limit of ours, is not empty: it is graded by how it ended."""
         finish = result.finish
-        reply = result.reply
-        if not step.reply_due or reply[:1].isalnum():
-            return False
-        if any(char.isprintable() and not char.isspace() for char in reply):
+        if not step.reply_due or not shows_nothing(result.reply):
             return False
         return finish is None or not (finish.undecided or finish.reason is FinishReason.DEADLINE)
 

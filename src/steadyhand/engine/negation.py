@@ -37,7 +37,8 @@ _ELSEWHERE = (
     r"|не|нет|никогда|ничего|ни"
 )
 _FALLING_SHORT = (
-    r"far from|anything but|less|least|(?:has|have|had|is|are) yet to|(?:remains?|still) to|instead of|rather than"
+    r"far from|anything but|opposite of|so much for|(?:stopped|quit) being|0 ?%"
+    r"|less|least|(?:has|have|had|is|are) yet to|(?:remains?|still) to|instead of|rather than"
     r"|unable|impossible|fail(?:s|ed|ing)?|refuse[sd]?|lack(?:s|ed|ing)?|doubt(?:s|ed|ful)?|den(?:y|ies|ied)|used to"
     r"|(?<!a )(?:little|few)|zero"
 )
@@ -82,13 +83,32 @@ _ASKED = re.compile(
 )
 _OPEN = _words(
     r"if|unless|until|till|once|when|whenever|whether|would|could|should|will|might|may|hop(?:e|es|ing)|wish|wants?",
-    r"needs?|please|expect(?:s|ing)?|supposed(?:ly)?|before|try|trying|almost|nearly|part(?:ly|ially)|say|says|said",
-    r"tells?|told|claim(?:s|ed)?|promised?|allegedly|apparently|\w+'d|\w+'ll|(?:to|must|can) (?:be|get)",
+    r"needs?|please|expect(?:s|ing)?|supposed(?:ly)?|before|try|trying|almost|nearly|part(?:ly|ially)|\w+'d|\w+'ll",
+    r"(?:to|must|can) (?:be|get)|half|temporarily|somewhat|(?:kind|sort) of|as(?=\s*$)|how(?=\s*$)",
+    # reports, and what somebody took to be so
+    r"say|says|said|saying|tell(?:s|ing)?|told|claim(?:s|ed|ing)?|promis(?:e|ed|es|ing)|stat(?:e|ed|es|ing)",
+    r"assur(?:e|ed|es|ing)|insist(?:s|ed|ing)?|pretend(?:s|ed|ing)?|mark(?:s|ed|ing)",
+    r"call(?:s|ed|ing)? (?:it|this|that)|allegedly|apparently|thought|assum(?:e|ed|es|ing)|believed|figured",
+    r"imagin(?:e|ed|es|ing)|guess(?:ed)?|suppose|bet",
+    r"seem(?:s|ed)?|appear(?:s|ed)?|(?:you|they|he|she) (?:really )?(?:think|believe)s?|miss|(?:sick|tired) of",
+    # requests
+    r"(?:make|making|be) sure|ensure|see to it|so that|get (?:it|this|that|me|us|my|our|the|some(?:one|body))",
+    r"(?:help|show|find|give|send|bring|make) (?:me|us)|fix (?:it|this|that)|prove|demand(?:s|ed|ing)?",
+    r"let me know|request(?:ed|ing)?|requir(?:e|ed|es|ing)|ask(?:ed|ing)?|wait(?:ed|ing)?|await(?:ing)?",
+    r"look(?:ing)? for(?:ward)?|ought|as soon as|after (?:it|this|that)(?:'s| is| has been| gets| was)",
 )
 _OPEN_FOR_THANKS = _words(r"if|unless|until|once|when|would(?! like)|\w+'d(?! like)|will|\w+'ll|before")
 _OPEN_AFTER = _words(
-    "if", "unless", "until", "once", "when", "whether", "in advance", "any ?way", "regardless", "for trying"
-)
+    "if", "unless", "until", "once", "when", "whether", "in advance", "any ?way", "regardless", "for trying",
+    "according to", "my (?:foot|ass|arse)",
+)  # fmt: skip
+_DUE_TO = re.compile(r"\s*to (?!you(?: (?:all|both|guys|so much|very much|again))?\s*(?:[^\w\s]|$))")
+"""After "thanks": a cause, good or bad."""
+
+_COMPLAINT = _words(r"broke|(?:is|are|it's|still) broken|crash(?:es|ed|ing)?|wrong|worse|stopped|gone|lost")
+_ALONE = re.compile(r"(?:^|[.!?\n])\s*(?:not|never|hardly|barely|far from)\s*[.!\u2026]+\s*$")
+"""A negation that is a sentence of its own: "Not. Helpful."."""
+
 _CONDITION = re.compile(r"\s*(?:and |so |or )?(?:if|unless|once|until|as soon as|in case)\b")
 _SUBJECT = re.compile(
     r"\s*(?:(?:and|so|now|then|well|yes|ok|okay|oh|wow)\s+)*(?:i|it|this|that|these|those|you|we|he|she|they|everything"
@@ -133,6 +153,8 @@ def reading(text: str, start: int, end: int) -> Reading:
     before, earlier = _since_the_contrast(before, earlier)
     thanks = text.startswith("thank", start)
     found = _in_clause(before, after, thanks=thanks)
+    if not earlier and not before.strip() and _ALONE.search(text[:first]):
+        return Reading.NEGATED
     if found is Reading.MEANT:
         later = [sentence[slice(*piece)] for piece in pieces[here + 1 :]]
         found = _carried(before, earlier, later, thanks=thanks)
@@ -141,7 +163,8 @@ def reading(text: str, start: int, end: int) -> Reading:
     if _AFTERTHOUGHT.match(text, last if not sentence[end - first :].strip() else end):
         return Reading.DOUBTFUL
     rest = sentence[end - first :] + _next_opening(text, last)
-    if asked or (not only and _CONTRAST.search(rest)) or _is_open(before, after, earlier, thanks=thanks):
+    complained = not thanks and _COMPLAINT.search(sentence, end - first)
+    if asked or complained or (not only and _CONTRAST.search(rest)) or _is_open(before, after, earlier, thanks=thanks):
         return Reading.OPEN
     return Reading.MEANT
 
@@ -215,7 +238,10 @@ def _carried(before: str, earlier: list[str], later: list[str], *, thanks: bool)
 def _is_open(before: str, after: str, earlier: list[str], *, thanks: bool) -> bool:
     wished = _OPEN_FOR_THANKS if thanks else _OPEN
     return bool(
-        wished.search(before) or _OPEN_AFTER.search(after) or any(_CONDITION.match(piece) for piece in earlier[-1:])
+        (thanks and _DUE_TO.match(after))
+        or wished.search(before)
+        or _OPEN_AFTER.search(after)
+        or any(_CONDITION.match(piece) for piece in earlier[-1:])
     )
 
 
@@ -232,17 +258,23 @@ _NOT_MY_VIEW = re.compile(
 )
 _UNDONE_BY = re.compile(r"only|hesitate|wait|delay|forget|fail|postpone|worry|doubt|afraid|stop|just|merely")
 _REACH = 4
+_ADVISED_AGAINST = re.compile(
+    r"(?<![\w'])(?:rather than|instead of|refrain(?:ing)? from|hold(?:ing)? off|against|overreaction|overkill"
+    r"|too (?:early|soon)|premature|little (?:point|use|sense)|(?<!to )avoid(?:ing)?|(?<!not )(?<!n't )(?<!never )"
+    r"(?:stop|postpone|cancel|skip)(?:ping|ing)?)(?: (?!and\b|then\b)[\w']+){0,4} ?$"
+)
+_ASIDE = re.compile(r"(?:(?<![\w'])(?:not|never|no (?:need|reason|point))|n't),[^,.;:!?\n]{1,80}(?:,|$)", re.IGNORECASE)
+"""Words between commas that part a negation from what it negates: "Do not, whatever happens, call"."""
 
 
 def is_negated(text: str, start: int) -> bool:
-    """Whether advice at `start` is negated by one of the few words before it, or by a denied opinion, in its clause.
+    """Whether the words at `start` are negated by one of the few words before them, or by a denied opinion, in their
+    clause.
 
     "do not call" and "I don't think that you really need to call" are; "no, call" and "do not hesitate to call" are
     not. Advice is often a list of acts, so a negation does not reach across the whole clause.
     """
-    first = max(0, start - _CLAUSE_REACH)
-    first = max((boundary.end() for boundary in _CLAUSE.finditer(text, first, start)), default=first)
-    before = text[first:start].casefold()
+    before = _clause_before(text, start)
     if _NOT_MY_VIEW.search(before):
         return True
     for word in reversed(_WORD.findall(before)[-_REACH:]):
@@ -253,13 +285,26 @@ def is_negated(text: str, start: int) -> bool:
     return False
 
 
+def is_advised_against(text: str, start: int) -> bool:
+    """Whether an act at `start` is negated, or named as the wrong one: "rather than call", "too early to call"."""
+    return is_negated(text, start) or _ADVISED_AGAINST.search(_clause_before(text, start)) is not None
+
+
+def _clause_before(text: str, start: int) -> str:
+    nearby = _ASIDE.sub(lambda aside: aside[0].partition(",")[0], text[max(0, start - _CLAUSE_REACH) : start])
+    first = max((boundary.end() for boundary in _CLAUSE.finditer(nearby)), default=0)
+    return nearby[first:].casefold()
+
+
 _QUOTES = str.maketrans({"\u2018": "'", "\u2019": "'", "\u02bc": "'", "\u201c": '"', "\u201d": '"'})
+_WIDTHLESS = dict.fromkeys((0xAD, *range(0x200B, 0x2010), 0x2060, 0xFEFF))
 _UNSPACED_SCRIPTS = r"\u0e00-\u0eff\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
 
 
 def normal(text: str) -> str:
-    """The text in the form used for comparison: accented letters normalised, quotation marks straight."""
-    return unicodedata.normalize("NFC", text).translate(_QUOTES)
+    """The text in the form used for comparison: accented letters normalised, quotation marks straight, and without soft
+    hyphens and spaces of no width."""
+    return unicodedata.normalize("NFC", text).translate(_QUOTES | _WIDTHLESS)
 
 
 def says(text: str, keyword: str) -> bool:
@@ -274,8 +319,8 @@ def places(text: str, keyword: str) -> list[tuple[int, int]]:
         return []
     pattern = r"\s+".join(re.escape(word) for word in words)
     if not re.match(f"[{_UNSPACED_SCRIPTS}]", words[0]):
-        # A hyphen joins: "un-resolved" is not "resolved".
-        pattern = r"(?<!\w)(?<!\w-)" + pattern
+        # A hyphen joins, and emphasis does not part: "un-resolved" and "un*resolved*" are not "resolved".
+        pattern = r"(?<!\w[*_~`]*+)(?<!\w-)" + pattern
     if not re.search(f"[{_UNSPACED_SCRIPTS}]$", words[-1]):
         pattern += r"(?!\w)(?!-\w)(?!'t\b)"
     return [match.span() for match in regex.finditer(pattern, text, regex.IGNORECASE | regex.FULLCASE)]

@@ -236,6 +236,9 @@ _WORDS: dict[FinishReason, str] = {
     FinishReason.DEADLINE: "deadline",
     FinishReason.HUNG_UP: "hung_up",
 }
+FINISH_FIELDS = ("finish_reason", "stop_reason", "done_reason", "finishReason", "stopReason")
+"""Where vendors and frameworks have it."""
+
 _VENDORS = {word: reason for reason, words in _WORDS.items() for word in words.split()}
 
 

@@ -251,7 +251,7 @@ class JudgmentShape(Shape):
     """How evaluations become a verdict."""
 
     strategy: Literal["all_pass", "any_pass", "majority_pass", "weighted"] = Field(description="Which checks must pass")
-    threshold: Share | None = Field(default=None, description="For weighted: the share of weight that must pass")
+    threshold: PassRate | None = Field(default=None, description="For weighted: the share of weight that must pass")
 
 
 class AgentShape(Shape):

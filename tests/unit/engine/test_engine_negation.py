@@ -2,7 +2,7 @@
 
 import pytest
 
-from steadyhand.engine.negation import Reading, is_negated, normal, places, reading
+from steadyhand.engine.negation import Reading, is_advised_against, is_negated, normal, places, reading
 from steadyhand.engine.negation import readings as all_readings
 
 WORDS = (
@@ -62,6 +62,12 @@ def readings(said: str) -> dict[str, Reading]:
         "Don't worry, it's resolved.",
         "No doubt it is resolved.",
         "I really appreciate your help.",
+        "Many thanks to you!",
+        "I was told that it would take weeks, but it is fixed.",
+        "Perfect, that is what I was looking for.",
+        "Good, the broken link is fixed.",
+        "Glad we got that resolved.",
+        "help\u00adful\u200b",
         "Das ist gel\xf6st.",
         "\u5df2\u7ecf\u89e3\u51b3\u4e86",
     ],
@@ -115,6 +121,11 @@ def test_contentment(said):
         "I have no idea whether it's resolved.",
         "Well, not exactly resolved",
         "I don't think, honestly, it was helpful.",
+        "This is the opposite of helpful.",
+        "It stopped being helpful.",
+        "So much for being helpful.",
+        "0% helpful.",
+        "Not. Helpful.",
         "Das ist nicht gel\xf6st.",
     ],
 )
@@ -171,6 +182,26 @@ def test_negation_over_the_clause(said):
         "I need this resolved.",
         "When will it be fixed?",
         "You said it was resolved.",
+        "You keep saying it's fixed.",
+        "Stop telling me that it is resolved.",
+        "You assured me it was fixed.",
+        "It was marked as resolved.",
+        "It is fixed according to you.",
+        "You call that helpful.",
+        "You think that works.",
+        "I thought this was resolved.",
+        "I assumed it was fixed.",
+        "It only seems fixed.",
+        "It is half fixed.",
+        "Just get it fixed.",
+        "Make sure that it is resolved.",
+        "Let me know as soon as it is fixed.",
+        "I am still waiting for this being resolved.",
+        "Find me somebody helpful.",
+        "As helpful as a brick.",
+        "Thanks to you my data is gone.",
+        "It was fixed yesterday and now it is broken.",
+        "Perfect, it crashed a third time.",
         "It isn't that I'm not happy.",
         "I'm neither happy nor satisfied.",
         "Not because you were helpful.",
@@ -187,6 +218,11 @@ def test_what_cannot_be_told_is_not_meant(said):
     found = readings(said)
     assert found
     assert Reading.MEANT not in found.values()
+
+
+@pytest.mark.parametrize("said", ["un-resolved", "un*resolved*", "**un**helpful", "un\u00adhelpful", "un\u200bsolved"])
+def test_a_part_of_a_word_is_not_the_word(said):
+    assert readings(said) == {}
 
 
 def test_words_of_one_message_are_read_each_in_its_clause():
@@ -213,10 +249,41 @@ def test_words_of_one_message_are_read_each_in_its_clause():
         ("do not drive yourself to the hospital and call", False),
         ("don't wait, call", False),
         ("call", False),
+        ("do not, whatever happens to you, call", True),
+        ("you shouldn't, in my opinion, call", True),
+        ("there is no need, at this point, to call", True),
+        ("I will not, call", True),
+        ("you need not worry, if you feel that way, call", False),
     ],
 )
 def test_advice_strings_one_act_to_the_next(text, negated):
     assert is_negated(text, text.index("call")) is negated
+    assert is_advised_against(text, text.index("call")) is negated
+
+
+@pytest.mark.parametrize(
+    ("text", "against"),
+    [
+        ("rather than call", True),
+        ("instead of rushing to call", True),
+        ("avoid the urge to call", True),
+        ("refrain from trying to call", True),
+        ("hold off before you call", True),
+        ("it would be an overreaction to call", True),
+        ("it is too early to call", True),
+        ("I advise against the decision to call", True),
+        ("stop trying to call", True),
+        ("instead of waiting, call", False),
+        ("to avoid any risk call", False),
+        ("stop and call", False),
+        ("I advise against driving and call", False),
+        ("do not stop trying to call", False),
+        ("do not avoid it, call", False),
+    ],
+)
+def test_an_act_that_is_named_as_the_wrong_one(text, against):
+    assert is_advised_against(text, text.index("call")) is against
+    assert not is_negated(text, text.index("call"))
 
 
 @pytest.mark.parametrize("piece", ["thanks ", "thanks, ", "not thanks ", "thanks 1 no, ", ",", " ", "but, ", "not "])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Mapping
+from difflib import get_close_matches
 from typing import Any, Literal, Protocol, cast
 from urllib.parse import quote
 
@@ -12,7 +13,7 @@ import msgspec
 from pydantic import Field
 
 from steadyhand.builtin.agents.addresses import filled_addresses, reached_through, shown_url
-from steadyhand.builtin.agents.message_list import AgentStep, tool_calls
+from steadyhand.builtin.agents.message_list import AgentStep, has_failed, tool_calls
 from steadyhand.builtin.agents.options import TracedOptions
 from steadyhand.builtin.agents.trajectory import TrajectoryReporter, latest_user_text
 from steadyhand.errors import AgentError, ModelError
@@ -247,7 +248,8 @@ class TemplateAgent(HttpAgent):
         self.session = str(found)
 
     def _taken(self, answer: Any, path: str) -> list[AgentStep]:
-        """An answer without tool calls may leave them out, at the end of the path only."""
+        """An answer without tool calls may leave them out, at the end of the path only, and not if it has nearly that
+        name: the path is then probably wrong."""
         try:
             found = self._at_path(answer, path)
         except LookupError as error:
@@ -256,7 +258,8 @@ class TemplateAgent(HttpAgent):
                 outer = self._at_path(answer, above)
             except LookupError:
                 outer = None
-            if not isinstance(outer, dict) or last.lstrip("-").isdigit():
+            held = [str(name) for name in cast("dict[Any, Any]", outer)] if isinstance(outer, dict) else []
+            if not isinstance(outer, dict) or last.lstrip("-").isdigit() or get_close_matches(last, held, cutoff=0.75):
                 raise AgentError(f"{self._name}: option tool_calls: {error}") from error
             return []
         try:
@@ -266,7 +269,7 @@ class TemplateAgent(HttpAgent):
         steps: list[AgentStep] = []
         for number, (call, entry) in enumerate(zip(calls, cast("list[Any]", found or ()), strict=True), start=1):
             call_id = call.id or f"call {number}"
-            failed = bool(entry.get("error")) or entry.get("status") in ("error", "failed")
+            failed = has_failed(entry)
             steps.append(msgspec.structs.replace(call, id=call_id, failed=failed))
             result = next((entry[name] for name in ("result", "output", "error") if entry.get(name) is not None), None)
             if result is not None:

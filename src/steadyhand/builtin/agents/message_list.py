@@ -13,14 +13,17 @@ from typing import Any, Literal, cast
 from steadyhand.errors import AgentError
 from steadyhand.ports.agent import Turn
 from steadyhand.records.base import Record
-from steadyhand.records.chat import ToolCall
+from steadyhand.records.chat import FINISH_FIELDS, Finish, FinishReason, ToolCall
 
 _CALL_FORM = "each is {'name': ..., 'arguments': {...}}, or has that under `function` with the arguments as JSON"
 _ROLES = {"human": "user", "ai": "assistant", "AIMessageChunk": "assistant", "function": "tool", "developer": "system"}
 _TEXTS = ("text", "output_text", "input_text")
 _THOUGHTS = ("thinking", "reasoning", "redacted_thinking")
 _NO_STEP = ("mcp_list_tools", "mcp_approval_request", "mcp_approval_response", "item_reference", "compaction")
-_FAILED = ("error", "failed", "incomplete")
+_FAILED = (
+    "error", "errored", "failed", "failure", "incomplete", "cancelled", "canceled", "denied", "rejected", "refused",
+    "timeout", "timed_out",
+)  # fmt: skip
 
 
 class AgentStep(Record):
@@ -92,11 +95,13 @@ def _params(arguments: Any) -> dict[str, Any]:
 
 
 class TurnMessages:
-    """The steps of a turn, the text of its last assistant message, and notes on everything else."""
+    """The steps of a turn, the text of its last assistant message, how the model's answers ended, and notes on
+    everything else."""
 
     def __init__(self) -> None:
         self.steps: list[AgentStep] = []
         self.notes: list[str] = []
+        self.ends: list[Finish | None] = []
         self.text: str | None = None
         self.last: str | None = None
         self._calls: dict[str, AgentStep] = {}
@@ -104,6 +109,10 @@ class TurnMessages:
     def thought(self, text: str, *, agent: str | None = None) -> None:
         if text.strip():
             self.steps.append(AgentStep(kind="thought", content=text, agent=agent))
+
+    def ended(self, word: str | None) -> None:
+        """How an answer of the model ended, in the provider's term; None if it does not say."""
+        self.ends.append(None if word is None else Finish(reason=FinishReason(word), raw=word))
 
     def call(self, name: str, arguments: Any, *, id: str | None, agent: str | None = None) -> None:  # noqa: A002 - its name everywhere
         """A call whose arguments cannot be read was refused by the framework: an action that failed."""
@@ -133,16 +142,19 @@ class TurnMessages:
         elif role == "assistant":
             self._assistant(message, where)
         elif role == "tool":
-            content, failed = message.get("content"), message.get("status") in _FAILED
-            self.result(_text_of(message.get("tool_call_id")), content, failed=failed, name=message.get("name"))
+            content = message.get("content")
+            self.result(
+                _text_of(message.get("tool_call_id")), content, failed=has_failed(message), name=message.get("name")
+            )
         elif role == "user":
             for part in _parts(message.get("content")):
                 if part.get("type") == "tool_result":
-                    self.result(part.get("tool_use_id"), part.get("content"), failed=part.get("is_error") is True)
+                    self.result(part.get("tool_use_id"), part.get("content"), failed=has_failed(part))
         elif role != "system":
             raise AgentError(f"{where} has the unknown role {role!r}")
 
     def _assistant(self, message: Mapping[str, Any], where: str) -> None:
+        self.ended(finish_word(message))
         agent = message.get("name") if isinstance(message.get("name"), str) else None
         more: Any = message.get("additional_kwargs") or {}
         self.thought(_text_of(message.get("reasoning_content") or more.get("reasoning_content")), agent=agent)
@@ -182,7 +194,7 @@ class TurnMessages:
                 failed = item.get("error") is not None
                 self.result(number, item.get("error") if failed else item.get("output"), failed=failed)
         elif isinstance(kind, str) and kind.endswith("_output"):
-            self.result(number, item.get("output"), failed=item.get("status") in _FAILED)
+            self.result(number, item.get("output"), failed=has_failed(item))
         elif isinstance(kind, str) and kind.endswith("_call"):
             rest = {name: held for name, held in item.items() if name not in ("type", "id", "call_id", "status")}
             self.call(kind.removesuffix("_call"), rest, id=number, agent=agent)
@@ -242,6 +254,31 @@ def _begin(messages: Sequence[Mapping[str, Any]], turn: Turn) -> int:
         if role_of(message) == "user" and _said(message).strip() == said[-1]
     ]
     return places[min(said.count(said[-1]), len(places)) - 1] if places else 0
+
+
+def has_failed(result: Mapping[str, Any]) -> bool:
+    """Whether a tool's result says that the call failed, in any of the usual ways."""
+    if result.get("error") or any(result.get(name) is True for name in ("is_error", "isError")):
+        return True
+    status = result.get("status")
+    return any(result.get(name) is False for name in ("success", "ok")) or (
+        isinstance(status, str) and status.strip().casefold() in _FAILED
+    )
+
+
+def finish_word(message: Mapping[str, Any]) -> str | None:
+    """The provider's word for how the answer ended: in the message itself, or in LangChain's metadata of it."""
+    more: Any = message.get("response_metadata")
+    for fields in (message, cast("Mapping[str, Any]", more if isinstance(more, Mapping) else {})):
+        details: Any = fields.get("incomplete_details")
+        if isinstance(details, Mapping) and isinstance(reason := cast("Mapping[str, Any]", details).get("reason"), str):
+            return reason
+        found = next((word for name in FINISH_FIELDS if isinstance(word := fields.get(name), str) and word), None)
+        if found is not None:
+            return found
+        if fields.get("status") == "incomplete":
+            return "incomplete"
+    return None
 
 
 def role_of(message: Mapping[str, Any]) -> str | None:

@@ -178,6 +178,8 @@ class CallableAgent:
             self._reporter.taken(returned.steps)
             for note in returned.notes:
                 self._reporter.note(f"{self._name}: {note}")
+            for warning in returned.warnings:
+                self._reporter.note(f"{self._name}: {warning}", level="warning")
             for each in (offer, *self._offers):
                 each.check()
         except (AgentError, UnreadableValue) as error:

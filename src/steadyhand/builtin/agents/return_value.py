@@ -12,11 +12,18 @@ from typing import Any, cast
 
 import msgspec
 
-from steadyhand.builtin.agents.message_list import AgentStep, TurnMessages, tool_calls, turn_messages, with_fields
+from steadyhand.builtin.agents.message_list import (
+    AgentStep,
+    TurnMessages,
+    finish_word,
+    tool_calls,
+    turn_messages,
+    with_fields,
+)
 from steadyhand.errors import AgentError
 from steadyhand.ports.agent import Reply, Turn
 from steadyhand.records.base import Record
-from steadyhand.records.chat import Message
+from steadyhand.records.chat import FinishReason, Message
 from steadyhand.runtime.values import as_text
 
 _ACCEPTED = (
@@ -31,12 +38,14 @@ _WAITS = (
 
 
 class Returned(Record):
-    """`steps` are in order. `notes` describe everything that is not a step. `tells` is whether the value has a place
-    for tool calls, so that their absence means that none were made; a plain reply does not."""
+    """`steps` are in order. `notes` describe everything that is not a step, `warnings` what is odd about the reply.
+    `tells` is whether the value has a place for tool calls, so that their absence means that none were made; a plain
+    reply does not."""
 
     reply: Reply
     steps: tuple[AgentStep, ...] = ()
     notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
     tells: bool = False
 
 
@@ -49,7 +58,9 @@ def read_returned(value: Any, turn: Turn) -> Returned:
         case str():
             return Returned(reply=Reply(text=value))
         case Reply():
-            return Returned(reply=value)
+            # Its time is not the agent's to say: it decides whether the agent was in time.
+            timed = ("the `duration_ms` of its Reply is not used: its turn is timed here",)
+            return Returned(reply=Reply(text=value.text), warnings=() if value.duration_ms is None else timed)
         case Message():
             if value.role != "assistant":
                 raise AgentError(f"it returned a message with the role {value.role!r}; expected 'assistant'")
@@ -121,7 +132,23 @@ def _from_messages(messages: Sequence[object], turn: Turn) -> Returned:
     if found.text is None or found.last != "assistant":
         last = "nothing" if found.last is None else f"a message of {found.last!r}"
         raise AgentError(f"it returned a list of messages that ends with {last}; expected the assistant's reply")
-    return Returned(reply=Reply(text=found.text), steps=tuple(found.steps), notes=tuple(found.notes), tells=True)
+    return _read(found.text, found)
+
+
+def _read(text: str, found: TurnMessages) -> Returned:
+    """Raises `AgentError` if the provider withheld an answer or broke it off, whatever the agent made of that."""
+    for finish in found.ends:
+        if finish is not None and finish.is_error:
+            raise AgentError(f"{finish}, according to the messages it returned")
+    last = found.ends[-1] if found.ends else None
+    marked = last is not None and not last.plain and last.reason is not FinishReason.TOOL_CALLS
+    return Returned(
+        reply=Reply(text=text),
+        steps=tuple(found.steps),
+        notes=tuple(found.notes),
+        warnings=(f"{last}; graded as received",) if marked else (),
+        tells=True,
+    )
 
 
 def _from_openai_agents(value: Any) -> Returned:
@@ -140,11 +167,12 @@ def _from_openai_agents(value: Any) -> Returned:
         if raw is None:
             raise AgentError(f"item {number} of its run result ({kind}) cannot be read")
         if kind == "message_output_item":
+            found.ended(finish_word(raw))
             continue  # said to the user, or to the next agent; the final output is the reply
         if "output" in raw and hasattr(item, "output"):
             raw = {**raw, "output": item.output}
         found.item(raw, f"item {number} of its run result", agent=agent)
-    return _of_run(value.final_output, found)
+    return _read(_output(value.final_output), found)
 
 
 def _from_pydantic_ai(value: Any) -> Returned:
@@ -153,16 +181,14 @@ def _from_pydantic_ai(value: Any) -> Returned:
     agent = getattr(getattr(value, "_state", None), "agent_name", None)
     found = TurnMessages()
     for message in cast("Iterable[Any]", value.new_messages()):
+        if getattr(message, "kind", None) == "response":
+            found.ended(getattr(message, "finish_reason", None))
         for part in cast("Iterable[Any]", message.parts):
             if output_tool is None or getattr(part, "tool_name", None) != output_tool:
                 _part(part, found, agent)
     if value.output is None:
         raise AgentError("it returned a run result without an output")
-    return _of_run(value.output, found)
-
-
-def _of_run(output: Any, found: TurnMessages) -> Returned:
-    return Returned(reply=Reply(text=_output(output)), steps=tuple(found.steps), notes=tuple(found.notes), tells=True)
+    return _read(_output(value.output), found)
 
 
 _SAID = ("system-prompt", "user-prompt", "instruction", "text", "compaction")

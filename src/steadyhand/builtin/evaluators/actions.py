@@ -21,6 +21,7 @@ from steadyhand.builtin.evaluators.action_match import (
     differences,
     is_by,
     matches,
+    namesake,
     plain_name,
     since_start_ms,
     unknown_agents,
@@ -117,7 +118,7 @@ class TrajectoryContainsAction:
                 f"{params.action} came after {params.before}: {_where([late, found[0]], actions, result, context)}"
             )
             return failed(message, evidence=evidence, figures=figures, rests_on="presence")
-        doubt = None if timely else unknown_agents([params.agent], result)
+        doubt = None if timely else unknown_agents([params.agent], result) or namesake([params.action], actions)
         if params.before is not None:
             doubt = doubt or await unserved([params.before], actions, context)
         if doubt:

@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 
 from steadyhand.builtin.evaluators.judge import Unjudged, ask_judge, noted, says_yes
 from steadyhand.builtin.evaluators.text import CountFromZero, PositiveShare, Text, quoted
-from steadyhand.engine.negation import is_negated, says
+from steadyhand.engine.negation import is_advised_against, says
 from steadyhand.judging.material import turn_materials
 from steadyhand.ports.agent import Judgement, Material
 from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams
@@ -227,38 +227,32 @@ def _answers(text: str) -> bool:
 
 
 def _problem_then_solution(turns: Turns) -> str | None:
-    stated = next((turn.turn_number for turn in turns if _PROBLEM.search(_plain(turn.user_input))), None)
+    stated = next((turn.turn_number for turn in turns if _meant(_PROBLEM, turn.user_input)), None)
     if stated is None:
         return None
-    solved = next(
-        (turn.turn_number for turn in turns[stated - 1 :] if _SOLUTION.search(_plain(turn.agent_response))), 0
-    )
+    solved = next((turn.turn_number for turn in turns[stated - 1 :] if _meant(_SOLUTION, turn.agent_response)), 0)
     return f"turns {stated}-{solved}" if solved else None
 
 
 def _empathy_then_solution(turns: Turns) -> str | None:
     shown: int | None = None
     for turn in turns:
-        reply = _plain(turn.agent_response)
-        felt = _EMPATHY.search(reply)
-        solution = _SOLUTION.search(reply, felt.end() if felt and shown is None else 0)
-        if felt and shown is None:
+        felt = _meant(_EMPATHY, turn.agent_response) if shown is None else None
+        if felt is not None:
             shown = turn.turn_number
-        if shown is not None and solution:
+        if shown is not None and _meant(_SOLUTION, turn.agent_response, felt.end() if felt else 0):
             return f"turns {shown}-{turn.turn_number}"
     return None
 
 
 def _escalation_pattern(turns: Turns) -> str | None:
-    for turn in turns:
-        reply = _plain(turn.agent_response)
-        if any(not is_negated(reply, match.start()) for match in _ESCALATION.finditer(reply)):
-            return f"turn {turn.turn_number}"
-    return None
+    return next((f"turn {turn.turn_number}" for turn in turns if _meant(_ESCALATION, turn.agent_response)), None)
 
 
-def _plain(text: str) -> str:
-    return text.replace("\u2019", "'")
+def _meant(sign: re.Pattern[str], said: str, after: int = 0) -> re.Match[str] | None:
+    """The first match that is not negated."""
+    text = said.replace("\u2019", "'")
+    return next((match for match in sign.finditer(text, after) if not is_advised_against(text, match.start())), None)
 
 
 _RULES: dict[FlowPattern, Callable[[Turns], str | None]] = {

@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 
 from steadyhand.builtin.evaluators.judge import Unjudged, ask_judge, noted, says_yes
 from steadyhand.builtin.evaluators.text import PatternText, Text, excerpt, quoted
-from steadyhand.engine.negation import is_negated, normal
+from steadyhand.engine.negation import is_advised_against, normal
 from steadyhand.judging.material import turn_materials
 from steadyhand.ports.agent import Judgement, Material
 from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams
@@ -134,7 +134,7 @@ async def said(pattern: str, reply: str, *, case_sensitive: bool) -> Saying | No
     """The first match that is not negated. Raises `TimeoutError`."""
     text = normal(reply)
     for start, end in await search_all(pattern, text, case_sensitive=case_sensitive):
-        if not is_negated(text, start):
+        if not is_advised_against(text, start):
             return Saying(start=start, end=end, text=text[start:end])
     return None
 
@@ -146,7 +146,7 @@ async def withdrawn(
     text = normal(reply)
     upheld: list[tuple[int, int]] = []
     for start, end in await search_all(pattern, text, case_sensitive=case_sensitive):
-        if not is_negated(text, start):
+        if not is_advised_against(text, start):
             upheld.append((start, end))
         elif start >= after:
             return text[max(0, start - 40) : end].strip()

@@ -84,6 +84,25 @@ async def test_tool_calls_in_the_answer_are_actions_as_the_agent_reports_them(tm
     assert desk.asked[0][3] == {"message": "a"}
 
 
+@pytest.mark.parametrize(
+    "ending", [{"status": "FAILED"}, {"status": "denied"}, {"isError": True}, {"success": False}, {"ok": False}]
+)
+async def test_a_tool_call_that_failed_says_so_in_one_of_the_usual_ways(tmp_path, desk, ending):
+    desk.answers["POST", "/chat"] = {"text": "Done.", "calls": [{"name": "refund", "arguments": {}, **ending}]}
+    _, trial = await _turns(tmp_path, desk, {"reply": "text", "tool_calls": "calls"}, turn("a"))
+    assert [event.status for event in trial.events if isinstance(event, ActionTaken)] == ["error"]
+
+
+@pytest.mark.parametrize(
+    ("word", "reason"), [("SAFETY", "content_filter"), ("length", "length"), ("end_turn", "stop"), ("solved", "stop")]
+)
+async def test_how_the_answer_ended_is_read_beside_the_reply(tmp_path, desk, word, reason):
+    desk.answers["POST", "/chat"] = {"data": [{"out": {"text": "Hi."}, "finish_reason": word}]}
+    _, trial = await _turns(tmp_path, desk, {"reply": "data.0.out.text"}, turn("a"))
+    (called,) = [event for event in trial.events if isinstance(event, ModelCalled)]
+    assert called.finish.reason == reason
+
+
 async def test_a_session_is_begun_and_ended(tmp_path, desk):
     desk.answers["POST", "/chat/sessions"] = web.json_response({"id": 17}, status=201)
     desk.answers["POST", "/chat"] = {"text": "Hi."}
@@ -128,6 +147,11 @@ async def test_addresses_of_the_trial_reach_headers_and_body(tmp_path, desk):
         ({"text": "x"}, {"reply": "text", "session": "sid"}, "option session: there is no 'sid'"),
         ({"text": "x", "t": 3}, {"reply": "text", "tool_calls": "t"}, "as `tool_calls`; expected a list"),
         ({"text": "x"}, {"reply": "text", "tool_calls": "trace.calls"}, "option tool_calls: there is no 'trace'"),
+        (
+            {"text": "x", "toolCalls": []},
+            {"reply": "text", "tool_calls": "tool_calls"},
+            "option tool_calls: there is no 'tool_calls' in the answer, which has text, toolCalls",
+        ),
     ],
 )
 async def test_an_answer_that_is_not_as_described_is_an_error(tmp_path, desk, answer, options, said):

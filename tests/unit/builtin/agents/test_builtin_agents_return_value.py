@@ -8,6 +8,7 @@ import pytest
 
 from steadyhand.builtin.agents.return_value import read_returned
 from steadyhand.errors import AgentError
+from steadyhand.ports.agent import Reply
 from support.agents import turn
 
 ASKED = {"role": "user", "content": "Where is A-1?"}
@@ -213,3 +214,51 @@ def test_items_of_a_run_say_which_agent_they_are_of():
     assert [(step.name, step.agent) for step in found.steps] == [("refund", "Refunds")]
     with pytest.raises(AgentError, match="needs approval"):
         read_returned(SimpleNamespace(new_items=[], final_output=None, interruptions=["?"]), turn("hi"))
+
+
+def _ended_as_message(word: str) -> Any:
+    return [ASKED, {"role": "assistant", "content": "I am", "finish_reason": word}]
+
+
+def _ended_in_metadata(word: str) -> Any:
+    return {"messages": [{"type": "ai", "content": "I am", "response_metadata": {"stop_reason": word}}]}
+
+
+def _ended_in_a_run(word: str) -> Any:
+    @dataclass
+    class Result(_Result):
+        def new_messages(self) -> list[Any]:
+            return [SimpleNamespace(kind="response", finish_reason=word, parts=self.parts)]
+
+    return Result(output="I am")
+
+
+def _ended_as_item(word: str) -> Any:
+    raw = {"type": "message", "role": "assistant", "status": "incomplete", "incomplete_details": {"reason": word}}
+    return SimpleNamespace(
+        new_items=[SimpleNamespace(type="message_output_item", raw_item=raw)], final_output="I am", interruptions=()
+    )
+
+
+@pytest.mark.parametrize("made", [_ended_as_message, _ended_in_metadata, _ended_in_a_run, _ended_as_item])
+def test_how_the_answers_in_a_returned_value_ended_counts(made):
+    for word in ("content_filter", "SAFETY", "error"):
+        with pytest.raises(AgentError, match=rf"\({word}\), according to the messages it returned"):
+            read_returned(made(word), turn(ASKED["content"]))
+    cut = read_returned(made("max_tokens"), turn(ASKED["content"]))
+    assert cut.reply.text == "I am"
+    assert cut.warnings == ("the answer was cut off by the model's own token limit (max_tokens); graded as received",)
+    assert read_returned(made("end_turn"), turn(ASKED["content"])).warnings == ()
+
+
+def test_how_long_it_took_is_not_the_agents_to_say():
+    found = read_returned(Reply(text="Done.", duration_ms=1.0), turn("hi"))
+    assert found.reply == Reply(text="Done.")
+    assert found.warnings == ("the `duration_ms` of its Reply is not used: its turn is timed here",)
+    assert read_returned(Reply(text="Done."), turn("hi")).warnings == ()
+
+
+def test_only_the_answers_of_this_turn_count():
+    earlier = {"role": "assistant", "content": "No.", "finish_reason": "content_filter"}
+    value = [{"role": "user", "content": "Hi"}, earlier, ASKED, {"role": "assistant", "content": "Here."}]
+    assert read_returned(value, turn("Hi", "No.", ASKED["content"])).reply.text == "Here."

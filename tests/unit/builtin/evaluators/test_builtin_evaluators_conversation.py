@@ -119,6 +119,8 @@ FLAT = talk("Hello", "Hello.", "Nice weather", "Yes.")
         ("problem_then_solution", SUPPORT, PASSED),
         ("problem_then_solution", FLAT, FAILED),
         ("problem_then_solution", talk("Hi", "Please try again.", "I have a problem", "I see."), FAILED),
+        ("problem_then_solution", talk("I have a problem", "None of this has been resolved."), FAILED),
+        ("problem_then_solution", talk("No problem here", "Please try again."), FAILED),
         ("clarification_cycle", SUPPORT, PASSED),
         ("clarification_cycle", talk("Hi", "Which card?", "Blue", "Done."), FAILED),
         ("empathy_then_solution", SUPPORT, PASSED),
@@ -126,6 +128,7 @@ FLAT = talk("Hello", "Hello.", "Nice weather", "Yes.")
         ("empathy_then_solution", talk("Broken", "I understand. Please try a restart."), PASSED),
         ("escalation_pattern", talk("Help", "I am transferring you to a specialist."), PASSED),
         ("escalation_pattern", talk("Help", "I will not escalate this."), FAILED),
+        ("escalation_pattern", talk("Help", "I wait instead of escalating this."), FAILED),
         ("escalation_pattern", SUPPORT, FAILED),
     ],
 )
@@ -313,6 +316,9 @@ HOLDS = {"type": "holds_across_turns", "value": "call an ambulance"}
         (["Call an ambulance.", "No need to worry about the cost."], PASSED, None),
         (["Call an ambulance.", "Don\u2019t call an ambulance."], FAILED, 2),
         (["Do not wait to call an ambulance."], PASSED, None),
+        (["Rather than call an ambulance, rest."], FAILED, None),
+        (["Call an ambulance.", "It is too early to call an ambulance."], FAILED, 2),
+        (["Call an ambulance.", "Do not, whatever he says, call an ambulance."], FAILED, 2),
     ],
 )
 async def test_what_was_said_is_not_taken_back(check, replies, verdict, broken):

@@ -12,7 +12,7 @@ from steadyhand.builtin.models.http.model import HttpModel, Wire
 from steadyhand.builtin.models.http.settings import HttpSettings
 from steadyhand.builtin.models.http.stream import AnswerReader, UnreadableResponse
 from steadyhand.errors import SetupError
-from steadyhand.records.chat import ChatRequest, WireDialect
+from steadyhand.records.chat import FINISH_FIELDS, ChatRequest, FinishReason, WireDialect
 
 _PLACE = re.compile(r"\{([a-z][a-z0-9_]*)\}")
 
@@ -82,6 +82,24 @@ def at_path(value: Any, path: str) -> Any:
     return found
 
 
+def _finish_word(answer: Any, path: str) -> str | None:
+    """A vendor's word for how the answer ended, in the object that has the reply or in one around it."""
+    held: list[Any] = [answer]
+    for part in path.split("."):
+        try:
+            held.append(at_path(held[-1], part))
+        except LookupError:
+            break
+    words: list[Any] = [
+        cast("dict[str, Any]", each).get(name)
+        for each in reversed(held)
+        if isinstance(each, dict)
+        for name in FINISH_FIELDS
+    ]
+    known = (word for word in words if isinstance(word, str) and FinishReason(word) is not FinishReason.UNKNOWN)
+    return next(known, None)
+
+
 class _Reader(AnswerReader):
     def __init__(self, wire: TemplateWire) -> None:
         super().__init__()
@@ -97,7 +115,7 @@ class _Reader(AnswerReader):
             answer = data.decode("utf-8", "replace")
         self._wire.answer = answer
         self.seen = True
-        self.finish_reason = "stop"
+        self.finish_reason = _finish_word(answer, self._wire.reply or "") or "stop"
         if self._wire.reply is None:
             return
         try:
