@@ -298,13 +298,14 @@ def _clause_before(text: str, start: int) -> str:
 
 _QUOTES = str.maketrans({"\u2018": "'", "\u2019": "'", "\u02bc": "'", "\u201c": '"', "\u201d": '"'})
 _WIDTHLESS = dict.fromkeys((0xAD, *range(0x200B, 0x2010), 0x2060, 0xFEFF))
+_NORMAL = _QUOTES | _WIDTHLESS
 _UNSPACED_SCRIPTS = r"\u0e00-\u0eff\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
 
 
 def normal(text: str) -> str:
     """The text in the form used for comparison: accented letters normalised, quotation marks straight, and without soft
     hyphens and spaces of no width."""
-    return unicodedata.normalize("NFC", text).translate(_QUOTES | _WIDTHLESS)
+    return unicodedata.normalize("NFC", text).translate(_NORMAL)
 
 
 def says(text: str, keyword: str) -> bool:

@@ -25,11 +25,13 @@ _CODE_POINT = re.compile(r"\\u\{[0-9a-f]+\}")
 _JSON_ESCAPE = re.compile(r"\\(?:u([0-9a-f]{4})|[nrtbf])", re.IGNORECASE)
 _WORD = re.compile(r"(?:\d+(?:\.\d+)?|\.\d+)(?:e[+-]?\d+)?(?![^\W_])|[^\W_]+")
 _TAKEN_BACK = re.compile(
-    r"\b(?:no|not|yes|wait|actually|but|however|instead|rather|correction|reflection|second thoughts?|reconsider\w*"
-    r"|change|changed|mistaken?|wrong|sorry)\b",
+    r"(?:^|[.!?:;\n])\W*(?:wait|actually|correction|sorry|hmm+|(?:yes|no)\W*(?:$|[.!,;\n]))"
+    r"|\b(?:on reflection|second thoughts?|reconsider\w*|changed? my mind)\b"
+    r"|\bI (?:was|am|made)\b[^.\n]{0,20}\b(?:wrong|mistaken?)\b"
+    r"|\b(?:judge?ment|verdict|answer|decision|conclusion|rating|final)\b[^\n]{0,60}\b(?:yes|no)\b",
     re.IGNORECASE,
 )
-"""Words that may take back an answer after it."""
+"""Words that may take back the answer before them: a retraction, or another verdict. An explanation is neither."""
 
 _OURS = ("judgment", "confidence", "reasoning", "capabilities", "capability", "achieved")
 _REASONING_WORDS = 4
@@ -111,7 +113,7 @@ def read_object(answer: str, *, shown: str = "", nonce: str | None = None) -> di
     found = _answered(text)
     if not found:
         raise UnreadableAnswer("it contains no JSON object")
-    if _TAKEN_BACK.search(text, found[-1].at + len(found[-1].source)):
+    if _TAKEN_BACK.search(text[found[-1].at + len(found[-1].source) :]):
         raise UnreadableAnswer("it goes on after its JSON object, and may take it back")
     value, source = found[0].value, found[0].source
     if any(_canonical(other.value) != _canonical(value) for other in found[1:]):

@@ -21,6 +21,7 @@ SKILLED = Question(prompt="Is it so?", materials=(), capabilities=("Greets", "Ex
         f"Sure! Here is my judgment: {answer()}",
         f"<think>Maybe {{no}}? Let me see.</think>\n{answer()}",
         f"{answer()}\n{answer()}",
+        f"{answer()}\n\nThe reply does not hesitate, but to wait would be wrong. However, there is no fault in it.",
         '{"reasoning": "a } and a { in a text", "judgment": "yes", "confidence": 1}',
     ],
 )
@@ -44,6 +45,8 @@ def test_one_object_is_read_whatever_stands_around_it(text: str):
         ('{"Judgment": "no", "judgment": "yes", "confidence": 1, "reasoning": ""}', "duplicate key"),
         (f"{answer()}\nWait, on reflection the answer is no.", "may take it back"),
         (f"```json\n{answer()}\n```\nActually, I was mistaken.", "may take it back"),
+        (f"{answer()} No.", "may take it back"),
+        (f"{answer()} However, my final verdict would be **no** here", "may take it back"),
         ('{"judgment": "yes", "confidence": NaN, "reasoning": ""}', "NaN is not a JSON number"),
         ('{"judgment": "yes", "confidence": Infinity, "reasoning": ""}', "Infinity is not"),
         ('{"a":' * 100_000, "invalid|nested too deeply|characters long"),
