@@ -172,12 +172,17 @@ class Caller:
                 if admission.reason or queued_ms >= _NOTED_WAIT_MS:
                     self._note_wait(model, request, queued_ms, admission.reason or "starts are spaced")
                 try:
-                    response = await _attempt(model, request, zero)
+                    response = await awaited(model.attempt(request, zero=zero), "attempt")
                 except ModelError as error:
                     admission.failed(error)
                     raise
+                except SteadyhandError:
+                    raise
+                except Exception as error:  # the agent is not to blame
+                    raise PluginError(f"the model {model.name} raised {raised(error)}") from error
                 finally:
                     self.waits.attempt_ends()
+                _check_response(response, model.name)
                 admission.succeeded(response)
                 return response
         except BaseException as error:
@@ -265,32 +270,22 @@ def awaited(answer: Awaitable[T], method: str) -> Awaitable[T]:
     return answer
 
 
-async def _attempt(model: ChatModel, request: ChatRequest, zero: float) -> ChatResponse:
-    """One attempt. Raises `PluginError` for a model that does not keep to the port: the agent is not to blame."""
-    try:
-        response = await awaited(model.attempt(request, zero=zero), "attempt")
-    except SteadyhandError:
-        raise
-    except Exception as error:
-        raise PluginError(f"the model {model.name} raised {raised(error)}") from error
-    _check_response(response, model.name)
-    return response
-
-
 def _check_response(response: object, model: str) -> None:
     """Raises `PluginError` for what a third party's model should not answer: nobody could read it from the record."""
     if not isinstance(response, ChatResponse):
         raise PluginError(f"the model {model} returned {type(response).__name__}; expected a ChatResponse")
-    fields: tuple[tuple[str, object, type], ...] = (
-        ("text", response.text, str),
-        ("attempt", response.attempt, Attempt),
-        ("usage", response.usage, Usage),
-        *[("tool_calls", call, ToolCall) for call in response.tool_calls],
-    )
-    for name, value, kind in fields:
-        if not isinstance(value, kind) and (value is not None or name != "usage"):
-            found = type(value).__name__
-            raise PluginError(f"`{name}` of {model}'s ChatResponse has type {found}; expected {kind.__name__}")
+    _check_type("text", response.text, str, model)
+    _check_type("attempt", response.attempt, Attempt, model)
+    if response.usage is not None:
+        _check_type("usage", response.usage, Usage, model)
+    for call in response.tool_calls:
+        _check_type("tool_calls", call, ToolCall, model)
+
+
+def _check_type(name: str, value: object, kind: type, model: str) -> None:
+    if not isinstance(value, kind):
+        found = type(value).__name__
+        raise PluginError(f"`{name}` of {model}'s ChatResponse has type {found}; expected {kind.__name__}")
 
 
 def _last_byte_late_ms(lag: LagMonitor, end: float, attempt: Attempt, lag_ms: float) -> float:
