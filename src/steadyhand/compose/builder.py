@@ -160,62 +160,6 @@ class Builder:
                 self._registries.registry(scenario).evaluator(spec.type)
         self._budget.check(self._models.names)
 
-    def build_stored(self, scenario: Scenario, stored: TrialRecord) -> TrialParts:
-        """The parts that judge a stored trial of the scenario."""
-        from steadyhand.engine.stored_trial import StoredAgent, StoredEnvironment
-
-        registry = self._registries.registry(scenario)
-        agent = StoredAgent(stored.agent, stored.shows) if stored.shows is not None else None
-        return TrialParts(
-            scenario=scenario,
-            key=stored.key,
-            environment=StoredEnvironment(),
-            evaluator=registry.evaluator,
-            checks=self._checks,
-            steps=self._steps,
-            doubts=self._doubts(scenario, self._judges),
-            agent=agent,
-            judge=self._judge(scenario),
-            model_name=stored.model,
-            seed=stored.seed,
-            score_rubric=self._judges.rubric_scorer(scenario),
-            lag=self._lag,
-            gate=self._gate,
-            retry=RetryPolicy(retries=self._settings.retries),
-            sinks=self._sinks,
-            notes=self._notes.get(scenario.id, ()),
-            missing_plugins=stored.missing_plugins,
-        )
-
-    def _prepare(self, scenario: Scenario) -> None:
-        warnings = [*self._registries.warnings(scenario), *self._notes_on_judge(scenario)]
-        agent = self._agent(scenario)
-        if agent is not None:
-            name, shows = declared_by(agent)
-            unreached = _out_of_reach(scenario, name, shows, live=self._settings.options.live)
-            self.out_of_reach.update(unreached)
-            warnings += unreached
-        self._notes[scenario.id] = tuple(warnings)
-        self._prepare_judge(scenario)
-        self._user(scenario)
-        if self._services is not None:
-            self._services.prepare(scenario, self._registries.registry(scenario))
-        self._database(scenario, self._environment(scenario, "prepare"))
-        for name in termination_functions(scenario):
-            self._registries.registry(scenario).termination(name)
-        for spec in evaluation_specs(scenario):
-            self._registries.registry(scenario).evaluator(spec.type)
-
-    def _notes_on_judge(self, scenario: Scenario) -> list[str]:
-        overrides = self._judges.overrides(scenario)
-        self.notices.update(dict.fromkeys(overrides))
-        return [*self._judges.warnings(scenario), *overrides]
-
-    def _prepare_judge(self, scenario: Scenario) -> None:
-        if self._judge(scenario) is not None:
-            self._doubts(scenario, self._judges)
-        self._judges.rubric_scorer(scenario)
-
     def build(self, planned: PlannedTrial) -> TrialParts:
         scenario = planned.scenario
         settings = self._settings
@@ -258,55 +202,32 @@ class Builder:
             missing_plugins=shared.missing_plugins,
         )
 
-    def _share(self, scenario: Scenario) -> _Shared:
-        model = self._model(scenario)
-        return _Shared(
-            registry=self._registries.registry(scenario),
-            judge=self._judge(scenario),
-            model_name=model.name if model else None,
-            score_rubric=self._judges.rubric_scorer(scenario),
-            retry=RetryPolicy(retries=self._settings.retries),
-            needs_services=self._reaches_services(scenario),
-            missing_plugins=self._missing_plugins(scenario),
+    def build_stored(self, scenario: Scenario, stored: TrialRecord) -> TrialParts:
+        """The parts that judge a stored trial of the scenario."""
+        from steadyhand.engine.stored_trial import StoredAgent, StoredEnvironment
+
+        registry = self._registries.registry(scenario)
+        agent = StoredAgent(stored.agent, stored.shows) if stored.shows is not None else None
+        return TrialParts(
+            scenario=scenario,
+            key=stored.key,
+            environment=StoredEnvironment(),
+            evaluator=registry.evaluator,
+            checks=self._checks,
+            steps=self._steps,
             doubts=self._doubts(scenario, self._judges),
-            needs_user=needs_user(scenario),
+            agent=agent,
+            judge=self._judge(scenario),
+            model_name=stored.model,
+            seed=stored.seed,
+            score_rubric=self._judges.rubric_scorer(scenario),
+            lag=self._lag,
+            gate=self._gate,
+            retry=RetryPolicy(retries=self._settings.retries),
+            sinks=self._sinks,
+            notes=self._notes.get(scenario.id, ()),
+            missing_plugins=stored.missing_plugins,
         )
-
-    def _judge(self, scenario: Scenario) -> Judge | None:
-        return self._judges.get(scenario) if self._judges.needed(scenario) else None
-
-    def _missing_plugins(self, scenario: Scenario) -> tuple[str, ...]:
-        missing = self._registries.missing(scenario)
-        agent = self._agent(scenario) if missing else None
-        return missing if agent is not None and agent_facts(agent).uses_plugins else ()
-
-    def _open_gateway(self, scenario: Scenario, factory: AgentFactory, *, traced: bool) -> GatewayServer | None:
-        """The gateway of the run, if an agent of this scenario needs it: for a model, services, or spans."""
-        port = self._settings.options.otlp_port
-        sends = traced or port is not None
-        served = sends or self._model(scenario) is not None or self._reaches_services(scenario)
-        if not agent_facts(factory).uses_gateway or not served:
-            return None
-        if self._gateway is None:
-            from steadyhand.gateway.run import run_gateway  # a decision scenario does not need it
-
-            self._gateway = run_gateway(otlp_port=port)
-        if offers_tools(scenario, self._registries.registry(scenario)):
-            from steadyhand.gateway.mcp_mount import import_mcp_server
-
-            import_mcp_server()
-        return self._gateway
-
-    def _reaches_services(self, scenario: Scenario) -> bool:
-        return needs_services(scenario, self._registries.registry(scenario))
-
-    def _trial_gateway(self, scenario: Scenario) -> Gateway | None:
-        known = self._agents.get(scenario.id)
-        if self._gateway is None or known is None or known[1].gateway is None:
-            return None
-        from steadyhand.gateway.server import TrialGateway
-
-        return TrialGateway(self._gateway, known[1].model)
 
     @property
     def late(self) -> Mapping[str, int]:
@@ -321,6 +242,57 @@ class Builder:
         if self._gateway is not None:
             await self._gateway.close()
         return await self._models.close()
+
+    def _prepare(self, scenario: Scenario) -> None:
+        warnings = [*self._registries.warnings(scenario), *self._notes_on_judge(scenario)]
+        agent = self._agent(scenario)
+        if agent is not None:
+            name, shows = declared_by(agent)
+            unreached = _out_of_reach(scenario, name, shows, live=self._settings.options.live)
+            self.out_of_reach.update(unreached)
+            warnings += unreached
+        self._notes[scenario.id] = tuple(warnings)
+        self._prepare_judge(scenario)
+        self._user(scenario)
+        if self._services is not None:
+            self._services.prepare(scenario, self._registries.registry(scenario))
+        self._database(scenario, self._environment(scenario, "prepare"))
+        for name in termination_functions(scenario):
+            self._registries.registry(scenario).termination(name)
+        for spec in evaluation_specs(scenario):
+            self._registries.registry(scenario).evaluator(spec.type)
+
+    def _notes_on_judge(self, scenario: Scenario) -> list[str]:
+        overrides = self._judges.overrides(scenario)
+        self.notices.update(dict.fromkeys(overrides))
+        return [*self._judges.warnings(scenario), *overrides]
+
+    def _prepare_judge(self, scenario: Scenario) -> None:
+        if self._judge(scenario) is not None:
+            self._doubts(scenario, self._judges)
+        self._judges.rubric_scorer(scenario)
+
+    def _judge(self, scenario: Scenario) -> Judge | None:
+        return self._judges.get(scenario) if self._judges.needed(scenario) else None
+
+    def _share(self, scenario: Scenario) -> _Shared:
+        model = self._model(scenario)
+        return _Shared(
+            registry=self._registries.registry(scenario),
+            judge=self._judge(scenario),
+            model_name=model.name if model else None,
+            score_rubric=self._judges.rubric_scorer(scenario),
+            retry=RetryPolicy(retries=self._settings.retries),
+            needs_services=self._reaches_services(scenario),
+            missing_plugins=self._missing_plugins(scenario),
+            doubts=self._doubts(scenario, self._judges),
+            needs_user=needs_user(scenario),
+        )
+
+    def _missing_plugins(self, scenario: Scenario) -> tuple[str, ...]:
+        missing = self._registries.missing(scenario)
+        agent = self._agent(scenario) if missing else None
+        return missing if agent is not None and agent_facts(agent).uses_plugins else ()
 
     def _environment(self, scenario: Scenario, trial_id: str) -> EnvironmentProvider:
         known = self._environments.get(scenario.id)
@@ -415,6 +387,34 @@ class Builder:
             ref = self._settings.model(scenario) if needs_agent(scenario) else None
             self._tested[scenario.id] = self._models.get(ref, scenario) if ref else None
         return self._tested[scenario.id]
+
+    def _open_gateway(self, scenario: Scenario, factory: AgentFactory, *, traced: bool) -> GatewayServer | None:
+        """The gateway of the run, if an agent of this scenario needs it: for a model, services, or spans."""
+        port = self._settings.options.otlp_port
+        sends = traced or port is not None
+        served = sends or self._model(scenario) is not None or self._reaches_services(scenario)
+        if not agent_facts(factory).uses_gateway or not served:
+            return None
+        if self._gateway is None:
+            from steadyhand.gateway.run import run_gateway  # a decision scenario does not need it
+
+            self._gateway = run_gateway(otlp_port=port)
+        if offers_tools(scenario, self._registries.registry(scenario)):
+            from steadyhand.gateway.mcp_mount import import_mcp_server
+
+            import_mcp_server()
+        return self._gateway
+
+    def _reaches_services(self, scenario: Scenario) -> bool:
+        return needs_services(scenario, self._registries.registry(scenario))
+
+    def _trial_gateway(self, scenario: Scenario) -> Gateway | None:
+        known = self._agents.get(scenario.id)
+        if self._gateway is None or known is None or known[1].gateway is None:
+            return None
+        from steadyhand.gateway.server import TrialGateway
+
+        return TrialGateway(self._gateway, known[1].model)
 
 
 def _withheld(variable: str, kind: str) -> str:

@@ -301,6 +301,39 @@ class Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.resume_reading()
 
+    def _write_now(self, request: bytes) -> int:
+        """Write to the kernel directly, bypassing the event loop; returns the number of bytes taken.
+
+        uvloop would write only at the end of its round, after everything else that is ready to run.
+        """
+        if self._file is None or self._transport is None or self._transport.get_write_buffer_size():
+            return 0
+        try:
+            return os.write(self._file, request)
+        except BlockingIOError:
+            return 0
+        except OSError as error:
+            raise Broken(str(error)) from error
+
+    def _set_timer(self, moment: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at = moment
+        self._timer = self._loop.call_at(moment, self._expire)
+
+    def _expire(self) -> None:
+        self._timer = None
+        if self._deadline is None:
+            return
+        if self._loop.time() < self._deadline:
+            self._set_timer(self._deadline)
+            return
+        response = self._response
+        if response is not None and not response.complete and response.failure is None:
+            response.failure = TimeoutError()
+            response.arrived(len(response.blocks))
+        self._go_on()
+
     # What the event loop calls.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -406,36 +439,3 @@ class Connection(asyncio.Protocol):
             return
         response.complete = True
         self._keep = self._parser.should_keep_alive()
-
-    def _set_timer(self, moment: float) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer_at = moment
-        self._timer = self._loop.call_at(moment, self._expire)
-
-    def _expire(self) -> None:
-        self._timer = None
-        if self._deadline is None:
-            return
-        if self._loop.time() < self._deadline:
-            self._set_timer(self._deadline)
-            return
-        response = self._response
-        if response is not None and not response.complete and response.failure is None:
-            response.failure = TimeoutError()
-            response.arrived(len(response.blocks))
-        self._go_on()
-
-    def _write_now(self, request: bytes) -> int:
-        """Write to the kernel directly, bypassing the event loop; returns the number of bytes taken.
-
-        uvloop would write only at the end of its round, after everything else that is ready to run.
-        """
-        if self._file is None or self._transport is None or self._transport.get_write_buffer_size():
-            return 0
-        try:
-            return os.write(self._file, request)
-        except BlockingIOError:
-            return 0
-        except OSError as error:
-            raise Broken(str(error)) from error
