@@ -15,6 +15,7 @@ import pytest
 
 from steadyhand.records.evaluation import Verdict
 from steadyhand.testing import Answer
+from support.forked_child import forked
 from support.loopback import Loopback
 from support.shell import DECISION, UNTIMED
 from support.timeless import timeless
@@ -75,7 +76,7 @@ def test_verdicts_are_those_of_a_single_process(batch):
     assert judged(batch, "workers.sqlite") == expected
 
 
-@pytest.mark.usefixtures("forked_workers")
+@pytest.mark.usefixtures("forked_agents", "forked_workers")
 def test_the_report_of_every_kind_of_agent_is_that_of_a_single_process(shell):
     shutil.copytree(EXAMPLES, shell.folder, dirs_exist_ok=True)
     shown = ("agents", "bring_your_own", "conversations", "plugins", "trials")
@@ -142,7 +143,8 @@ def test_a_killed_driver_takes_its_workers_along_and_is_resumed(batch):
     while any(alive(pid) for pid in workers):
         time.sleep(0.005)
     kept = {trial.key: trial for trial in batch.reader().trials()}
-    ended = batch("resume", "last", "--no-progress", "--workers", "3")
+    with forked("steadyhand.compose.worker_child:main", "worker_process"):
+        ended = batch("resume", "last", "--no-progress", "--workers", "3")
     assert ended.code == 0, ended.err
     found = list(batch.reader().trials())
     assert [trial.key.index for trial in found] == list(range(300))
