@@ -54,9 +54,10 @@ APART := not slow and not local and not browser and not types
 test: $(READY) ## run the tests, except those with their own target
 	$(BIN)/python -m pytest -q -n logical --dist worksteal --no-cov -m "$(APART) and not system"
 
+# Each of its workers would spend two seconds on collecting thousands of tests that it then leaves out.
 .PHONY: test-system
 test-system: $(READY) ## run the tests that need several processes or runs: workers, kills, isolation, trust, real programs, the pages of docs/
-	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal --no-cov -m "$(APART) and system"
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal --no-cov -m "$(APART) and system" $$(grep -rl --include='test_*.py' mark.system tests)
 
 .PHONY: test-browser coverage
 test-browser: $(READY) ## run the browser tests in a real Chromium

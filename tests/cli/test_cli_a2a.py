@@ -7,6 +7,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -27,6 +28,7 @@ def url() -> Iterator[str]:
         with socket.socket() as probe:
             if probe.connect_ex(("127.0.0.1", port)) == 0:
                 break
+        time.sleep(0.02)
     yield f"http://127.0.0.1:{port}"
     process.kill()
     process.wait()

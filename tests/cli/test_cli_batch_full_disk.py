@@ -14,7 +14,7 @@ from support.shell import Ended
 
 pytestmark = pytest.mark.system
 
-TRIALS = 600
+TRIALS = 300
 NEEDS_ROOT = {
     "condition": os.geteuid() != 0 or sys.platform != "linux",
     "reason": "mounting a small disk takes root, on Linux",
@@ -68,7 +68,7 @@ def carry_on(batch, record, kept, *where):
 
 
 def test_a_file_that_may_not_grow(batch):
-    ended = run_out_of_room(batch, room=200_000)
+    ended = run_out_of_room(batch, room=100_000)
     kept = kept_by(ended, batch.record())
     carry_on(batch, batch.record(), kept)
 
@@ -112,7 +112,7 @@ def test_no_room_to_begin(batch, small_disk):
 
 @pytest.mark.skipif(**NEEDS_ROOT)
 def test_a_recording_that_cannot_be_written_stops_the_run(batch, small_disk):
-    (small_disk / "other").write_bytes(bytes(128 * 1024))
+    (small_disk / "other").write_bytes(bytes(192 * 1024))
     tape = str(small_disk / "tape")
     ended = run_out_of_room(batch, "--record", tape, "--concurrency", "2")
     assert ended.code == 3, ended

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import jsonschema
 import pytest
 
+from support.command_server import CommandServer
 from support.shell import UNTIMED, Shell
 
 pytestmark = pytest.mark.system
@@ -16,9 +18,10 @@ pytestmark = pytest.mark.system
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture
-def runs(shell: Shell) -> Shell:
-    """Three records: a good run, a bad one, and both models in one folder."""
+@pytest.fixture(scope="module")
+def two_runs(tmp_path_factory: pytest.TempPathFactory, command_server: CommandServer) -> Path:
+    """Two records: a good run and a bad one. Tests get copies of the folder."""
+    shell = Shell(tmp_path_factory.mktemp("two_runs"), command_server)
     shell.write("help.yaml", UNTIMED.replace("id: untimed", "id: help"))
     shell.write("wait.yaml", UNTIMED.replace("id: untimed", "id: wait").replace("call for help", "help|wait"))
     shell.write("good.yaml", "rules:\n  - reply: I call for help|wait now.\n")
@@ -26,6 +29,12 @@ def runs(shell: Shell) -> Shell:
     for model in ("good", "bad"):
         arguments = ["--model", f"scripted/{model}.yaml", "--trials", "12", "--out", model, "--json", f"{model}.json"]
         assert shell("run", "help.yaml", "wait.yaml", *arguments).code in (0, 1)
+    return shell.folder
+
+
+@pytest.fixture
+def runs(shell: Shell, two_runs: Path) -> Shell:
+    shutil.copytree(two_runs, shell.folder, dirs_exist_ok=True)
     return shell
 
 

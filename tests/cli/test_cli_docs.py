@@ -11,12 +11,10 @@ The folder has some scenarios, agents and a configuration; `<!-- an empty folder
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -127,12 +125,10 @@ class Reader:
         if words.startswith("steadyhand ") and not _SHELL_SYNTAX.search(words):
             ended = self.shell(*shlex.split(words)[1:], **self._variables)
             return ended.code, ended.out or ended.err
-        programs = Path(sys.executable).parent
-        variables = self.shell.environment(**self._variables)
         ran = subprocess.run(
             ["bash", "-c", words],
             cwd=self.folder,
-            env={**variables, "PATH": f"{programs}{os.pathsep}{variables['PATH']}"},
+            env=self.shell.environment(**self._variables),
             capture_output=True,
             text=True,
             check=False,

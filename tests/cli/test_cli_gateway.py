@@ -8,16 +8,17 @@ import shlex
 import shutil
 import signal
 import sys
+import urllib.request
 from pathlib import Path
 
 import pytest
 
 from support.late import Late
+from support.shell import Shell
 
 pytestmark = [pytest.mark.system, pytest.mark.usefixtures("forked_agents")]
 
 mcp = Late("mcp")
-openai = Late("openai")
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "gateway"
 PYTHON = shlex.quote(sys.executable)
@@ -246,10 +247,13 @@ def test_the_gateway_alone_and_the_bridge_to_its_tools(shell):
             "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "OPENAI_API_KEY", "OPENAI_BASE_URL", "STEADYHAND_MCP_URL",
             "STEADYHAND_MOCKS_URL", "OTEL_EXPORTER_OTLP_ENDPOINT",
         } <= set(told)  # fmt: skip
-        assert asyncio.run(_through_bridge(told["STEADYHAND_MCP_URL"])) == ["lookup_order", "refund", "delivered"]
-        model = openai.OpenAI(base_url=told["OPENAI_BASE_URL"], api_key=told["OPENAI_API_KEY"])
-        made = model.responses.create(model="m", input="Order A-1042 is broken.")
-        assert made.output[0].name == "lookup_order"
+        seen = asyncio.run(_through_bridge(shell, told["STEADYHAND_MCP_URL"]))
+        assert seen == ["lookup_order", "refund", "delivered"]
+        asked = json.dumps({"model": "m", "input": "Order A-1042 is broken."}).encode()
+        request = urllib.request.Request(f"{told['OPENAI_BASE_URL']}/responses", asked)
+        request.add_header("Authorization", f"Bearer {told['OPENAI_API_KEY']}")
+        with urllib.request.urlopen(request) as made:
+            assert json.load(made)["output"][0]["name"] == "lookup_order"
     finally:
         process.send_signal(signal.SIGINT)
         _, err = process.communicate()
@@ -258,8 +262,9 @@ def test_the_gateway_alone_and_the_bridge_to_its_tools(shell):
     assert process.returncode == 130
 
 
-async def _through_bridge(url: str) -> list[str]:
-    server = mcp.StdioServerParameters(command=sys.executable, args=["-m", "steadyhand", "mcp", url])
+async def _through_bridge(shell: Shell, url: str) -> list[str]:
+    program = str(shell.program("steadyhand"))
+    server = mcp.StdioServerParameters(command=program, args=["mcp", url], env=shell.environment())
     async with (
         mcp.stdio_client(server, errlog=sys.__stderr__) as (read, write),
         mcp.ClientSession(read, write) as client,

@@ -143,6 +143,7 @@ def test_a_run_with_a_stuck_agent_is_stopped_and_leaves_no_process(shell, signal
     _until(lambda: _gone(int(tell.read_text())))
 
 
+@pytest.mark.usefixtures("forked_agents")
 @pytest.mark.parametrize("way", [(), ("--in-process",)])
 def test_no_value_makes_a_record_unreadable(shell, way):
     write(shell.folder, "a", "none", "pair", "true", "endless", "deep", "z")
@@ -162,6 +163,7 @@ def test_no_value_makes_a_record_unreadable(shell, way):
     assert "7" in shell("runs").out
 
 
+@pytest.mark.usefixtures("forked_agents")
 def test_one_unreadable_trial_hides_no_other_and_is_done_again(shell):
     write(shell.folder, "a", "b", "c")
     assert shell(*RUN).code == 0

@@ -213,28 +213,31 @@ import importlib.metadata as metadata
 real = metadata.version
 def version(name):
     if name == "mcp":
-        {what}
+        raise metadata.PackageNotFoundError(name)
     return real(name)
 metadata.version = version
 """
+NEEDS_MCP = (("run", "shop.scenario.yaml", *KINDS["runtime"]), ("mcp", "http://127.0.0.1:9/mcp"))
 
 
-@pytest.mark.parametrize(
-    ("what", "told"),
-    [
-        ("raise metadata.PackageNotFoundError(name)", "the package `mcp` is not installed"),
-        ("return '2.3.0'", "the package `mcp` is installed in version 2.3.0, but >=1.24,<2 is needed"),
-    ],
-)
-def test_without_the_extra_it_says_what_to_install(desk, what, told):
-    desk.write("hide/sitecustomize.py", HIDDEN.format(what=what))
+def test_without_the_extra_it_says_what_to_install(desk):
+    desk.write("hide/sitecustomize.py", HIDDEN)
     scenario(desk)
-    environment = {**desk.environment(), "PYTHONPATH": str(desk.folder / "hide")}
-    for command in (["run", "shop.scenario.yaml", *KINDS["runtime"]], ["mcp", "http://127.0.0.1:9/mcp"]):
-        argv = [sys.executable, "-m", "steadyhand", *command]
-        ended = subprocess.run(argv, cwd=desk.folder, env=environment, capture_output=True, text=True, check=False)
-        assert (ended.returncode, told in ended.stderr) == (2, True), ended.stderr
-        assert "pip install 'steadyhand[mcp]'" in ended.stderr
+    for command in NEEDS_MCP:
+        process = desk.start_from_nothing(*command, PYTHONPATH=str(desk.folder / "hide"))
+        _, told = process.communicate()
+        assert (process.returncode, "the package `mcp` is not installed" in told) == (2, True), told
+        assert "pip install 'steadyhand[mcp]'" in told
+
+
+def test_with_another_version_of_the_extra_it_says_which_is_needed(desk):
+    desk.write("site/mcp-2.3.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: mcp\nVersion: 2.3.0\n")
+    scenario(desk)
+    for command in NEEDS_MCP:
+        ended = desk(*command, PYTHONPATH=str(desk.folder / "site"))
+        assert ended.code == 2
+        assert "the package `mcp` is installed in version 2.3.0, but >=1.24,<2 is needed" in ended.err
+        assert "pip install 'steadyhand[mcp]'" in ended.err
 
 
 @pytest.mark.parametrize(
@@ -258,7 +261,8 @@ def test_a_server_that_fails_is_never_the_agents_failure(desk, mcp, agent, told)
 
 def test_the_example(shell):
     shutil.copytree(EXAMPLE, shell.folder / "mcp")
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    shell.write("python", f'#!/bin/sh\nexec {warm("mcp_shop")} --run "$@"\n').chmod(0o755)
+    path = f"{shell.folder}:{os.environ['PATH']}"
     within = shell.within(shell.folder / "mcp")
     for model, code in (("careful", 0), ("hasty", 1)):
         ended = within("run", ".", "--model", f"scripted/{model}.yaml", PATH=path)

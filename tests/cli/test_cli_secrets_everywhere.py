@@ -193,6 +193,7 @@ def written(shell, *said: str) -> dict[str, str]:
     return found
 
 
+@pytest.mark.usefixtures("forked_agents")
 def test_no_file_that_is_written_has_a_secret(shell, collector):
     fill(shell)
     out = []

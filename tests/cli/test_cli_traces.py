@@ -148,6 +148,7 @@ def test_a_program_with_the_sdk(desk, names, tools, flaw, expected):
         assert "the span around 'invoke_agent Desk' has not arrived" in ended.out
 
 
+@pytest.mark.usefixtures("forked_agents")
 @pytest.mark.parametrize(
     ("names", "tools", "expected"), [("current", "find_order", GOOD), ("1.36", "find_order,refund", BAD)]
 )

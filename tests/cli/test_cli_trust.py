@@ -15,7 +15,7 @@ from steadyhand.testing import Answer
 from support.loopback import Loopback
 from support.shell import AGENT, DECISION, Ended, Shell
 
-pytestmark = pytest.mark.system
+pytestmark = [pytest.mark.system, pytest.mark.usefixtures("forked_agents")]
 
 CHECKS = (
     ("validate", "."),

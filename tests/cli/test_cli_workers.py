@@ -15,6 +15,7 @@ import pytest
 
 from steadyhand.records.evaluation import Verdict
 from steadyhand.testing import Answer
+from support.forked_child import forked
 from support.loopback import Loopback
 from support.shell import DECISION, UNTIMED
 from support.timeless import timeless
@@ -75,7 +76,7 @@ def test_verdicts_are_those_of_a_single_process(batch):
     assert judged(batch, "workers.sqlite") == expected
 
 
-@pytest.mark.usefixtures("forked_workers")
+@pytest.mark.usefixtures("forked_agents", "forked_workers")
 def test_the_report_of_every_kind_of_agent_is_that_of_a_single_process(shell):
     shutil.copytree(EXAMPLES, shell.folder, dirs_exist_ok=True)
     shown = ("agents", "bring_your_own", "conversations", "plugins", "trials")
@@ -140,15 +141,17 @@ def test_a_killed_driver_takes_its_workers_along_and_is_resumed(batch):
     process.kill()
     process.communicate()
     while any(alive(pid) for pid in workers):
-        pass
+        time.sleep(0.005)
     kept = {trial.key: trial for trial in batch.reader().trials()}
-    ended = batch("resume", "last", "--no-progress", "--workers", "3")
+    with forked("steadyhand.compose.worker_child:main", "worker_process"):
+        ended = batch("resume", "last", "--no-progress", "--workers", "3")
     assert ended.code == 0, ended.err
     found = list(batch.reader().trials())
     assert [trial.key.index for trial in found] == list(range(300))
     assert all(trial == kept.get(trial.key, trial) for trial in found)
 
 
+@pytest.mark.usefixtures("forked_workers")
 def test_an_interrupt_finishes_what_is_in_flight(batch):
     batch.replies(SLOW)
     process = batch.start("run", "untimed.yaml", "--trials", "5000", "--workers", "2", "--seed", "7")
@@ -167,6 +170,7 @@ def test_a_second_interrupt_ends_the_workers_at_once(batch):
     batch.wait_for(0, process)
     while len(workers_of(process.pid)) < 2:
         assert process.poll() is None
+        time.sleep(0.01)
     workers = workers_of(process.pid)
     process.send_signal(signal.SIGINT)
     for line in process.stderr:
@@ -189,6 +193,7 @@ def test_what_a_stopped_worker_measured_is_not_graded(batch):
     )
     while len(workers_of(process.pid)) < 2:
         assert process.poll() is None
+        time.sleep(0.01)
     busy = workers_of(process.pid)[0]
     while process.poll() is None:
         for each, seconds in ((signal.SIGSTOP, 0.4), (signal.SIGCONT, 0.15)):
@@ -235,6 +240,7 @@ def agent(message):
 """
 
 
+@pytest.mark.usefixtures("forked_workers")
 def test_a_trial_that_ends_every_worker_is_an_error_of_its_own(batch):
     batch.write("mine.py", ENDS.replace("WAY", "one_way_or_the_other"))
     batch.write("two.yaml", UNTIMED.replace("untimed", "ends").replace("What now?", "End it"))
@@ -251,6 +257,7 @@ def test_a_trial_that_ends_every_worker_is_an_error_of_its_own(batch):
     assert "3 workers were lost" in trial.judged.reason
 
 
+@pytest.mark.usefixtures("forked_workers")
 def test_a_trial_without_memory_is_an_error(batch):
     batch.write("mine.py", ENDS.replace("WAY", "out_of_memory"))
     batch.write("two.yaml", UNTIMED.replace("untimed", "ends").replace("What now?", "End it"))
@@ -358,6 +365,7 @@ def agent(turn):
 """
 
 
+@pytest.mark.usefixtures("forked_workers")
 def test_a_worker_that_cannot_start_stops_the_run(batch):
     batch.write("mine.py", NOT_IN_A_WORKER)
     ended = batch(

@@ -445,9 +445,9 @@ def _main_module() -> tuple[ModuleType, CodeType]:
 def main() -> None:
     from steadyhand.children.process import ChildProcess
 
+    gc.disable()  # as the command does; its run would leave it on
     _import_everything()
     gc.collect()  # what lives on is then allocated close together
-    gc.disable()  # as the command does; its run would leave it on
     _run_short_commands()
     module, code = _main_module()
     gc.enable()

@@ -17,11 +17,10 @@ from pathlib import Path
 from steadyhand.builtin.environments.local import LocalEnvironment
 from steadyhand.plugins.plugin import EnvironmentSettings
 
-LIMITS = {"memory_mib": 512, "processes": 64, "file_mib": 8}
+LIMITS = {"memory_mib": 128, "processes": 64, "file_mib": 8}
 
 BEGIN = """
-import ctypes, errno, fcntl, glob, mmap, os, resource, signal, socket, stat, subprocess, sys, time
-libc = ctypes.CDLL(None, use_errno=True)
+import os
 SECRET, VICTIM, PORT = os.environ["SECRET"], int(os.environ["VICTIM"]), int(os.environ["PORT"])
 def pwned(*how): print("PWNED", *how)
 def tried(how, call, *args):
@@ -31,8 +30,6 @@ def tried(how, call, *args):
         return None
     pwned(how, *args)
     return value
-def syscall(how, number, *args):
-    if libc.syscall(number, *args) >= 0: pwned(how)
 def writable(paths):
     for path in paths:
         try: os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK))
@@ -40,7 +37,17 @@ def writable(paths):
         pwned("can write to", path)
 """
 
+KERNEL = """
+import ctypes
+libc = ctypes.CDLL(None, use_errno=True)
+def syscall(how, number, *args):
+    if libc.syscall(number, *args) >= 0: pwned(how)
+"""
+
 END = "print('tried everything')"
+
+_MODULES = ("fcntl", "glob", "mmap", "resource", "signal", "socket", "stat", "subprocess", "sys")
+"""Imported where they are used: importing them all takes longer than most attempts."""
 
 HARMLESS_OUTSIDE = {
     "reads a file of the host": "tried('read', lambda: open(SECRET).read())",
@@ -61,8 +68,8 @@ HARMLESS_OUTSIDE = {
         "tried('raise', resource.setrlimit, resource.RLIMIT_DATA, (2**40, 2**40))"
     ),
     "allocates without limit": (
-        "tried('allocate', bytearray, 2**29)\n"
-        "if (m := tried('map', mmap.mmap, -1, 2**29, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)): m.close()"
+        "tried('allocate', bytearray, 2**27)\n"
+        "if (m := tried('map', mmap.mmap, -1, 2**27, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)): m.close()"
     ),
     "writes a file without limit": (
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
@@ -74,7 +81,7 @@ HARMLESS_OUTSIDE = {
     "forks without limit": (
         "children = []\n"
         "try:\n"
-        "    for _ in range(200):\n"
+        "    for _ in range(80):\n"
         "        pid = os.fork()\n"
         "        if not pid: signal.pause(); os._exit(0)\n"
         "        children.append(pid)\n"
@@ -196,6 +203,12 @@ def programs(*, outside: bool) -> dict[str, str]:
     return HARMLESS_OUTSIDE if outside else {**HARMLESS_OUTSIDE, **INSIDE}
 
 
+def _whole(program: str) -> str:
+    used = [f"import {name}" for name in _MODULES if f"{name}." in program]
+    kernel = [KERNEL] if "libc." in program or "syscall(" in program else []
+    return "\n".join([*used, BEGIN, *kernel, program, END])
+
+
 async def attempt_all(folder: Path, secret: Path, *, sandbox: bool) -> dict[str, str]:
     """What each program printed; without a sandbox, only those that are harmless outside one."""
     options = {"sandbox": True, **LIMITS} if sandbox else {}
@@ -214,9 +227,7 @@ async def attempt_all(folder: Path, secret: Path, *, sandbox: bool) -> dict[str,
         given = {"SECRET": str(secret), "VICTIM": str(victim.pid), "PORT": str(port)}
         try:
             for name, program in programs(outside=not sandbox).items():
-                ran = await environment.run(
-                    [sys.executable, "-c", f"{BEGIN}\n{program}\n{END}"], env=given, timeout_s=120
-                )
+                ran = await environment.run([sys.executable, "-c", _whole(program)], env=given, timeout_s=120)
                 said[name] = ran.stdout + ran.stderr
                 if victim.poll() is not None:
                     said[name] += "PWNED: a process of the host was killed"

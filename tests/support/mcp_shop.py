@@ -1,7 +1,7 @@
 """A real MCP server, made with the official package, as a program: over stdio, or with `--http` at the URL it prints.
 
 `--log FILE` gets a line for every tool call that reached it, and `FILE.headers` the headers of its requests. Tests use
-tools to make things go wrong.
+tools to make things go wrong. `--run SCRIPT` runs another server instead, in a process that has imported the package.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import argparse
 import asyncio
 import json
 import os
+import runpy
 import socket
 import sys
 from pathlib import Path
@@ -131,7 +132,11 @@ def main() -> None:
     parser.add_argument("--log", type=Path)
     parser.add_argument("--http", action="store_true")
     parser.add_argument("--greet-first", action="store_true")
+    parser.add_argument("--run")
     given = parser.parse_args()
+    if given.run:
+        runpy.run_path(given.run, run_name="__main__")
+        return
     if given.greet_first:
         out("The shop is open.")
     note = Log(given.log)

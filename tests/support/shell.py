@@ -85,8 +85,10 @@ class Shell:
         return type(self)(folder, self._server)
 
     def environment(self, **more: str) -> dict[str, str]:
-        kept = {key: os.environ[key] for key in ("PATH", "HOME", "LANG", "PYTHONPATH") if key in os.environ}
-        return {**kept, **more}
+        """`python` and `python3` are our interpreter, as in an activated environment."""
+        kept = {key: os.environ[key] for key in ("HOME", "LANG", "PYTHONPATH") if key in os.environ}
+        programs = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+        return {"PATH": programs, **kept, **more}
 
     def __call__(self, *arguments: str, **variables: str) -> Ended:
         environment = self.environment(**variables)

@@ -5,6 +5,7 @@ Built per run and passed in; nothing here is global.
 
 from __future__ import annotations
 
+import functools
 import importlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, get_args
@@ -271,12 +272,17 @@ def _load(target: str, owner: str) -> Any:
         raise SetupError(f"plugin {owner!r} names {target!r}, which cannot be imported: {error}") from error
 
 
+@functools.cache  # trials build their agent and their environment
+def _required(port: type) -> tuple[str, ...]:
+    return tuple(name for name in vars(port) if not name.startswith("_"))
+
+
 def build_part(factory: Callable[[S], P], settings: S, what: str, port: type[P]) -> P:
     """Call a factory. Raises `SetupError`, which begins with `what`, whatever the factory raises, and if the part lacks
     something that its `port` requires."""
     try:
         part = factory(settings)
-        missing = [name for name in vars(port) if not name.startswith("_") and not hasattr(part, name)]
+        missing = [name for name in _required(port) if not hasattr(part, name)]
     except SteadyhandError:
         raise
     except Exception as error:

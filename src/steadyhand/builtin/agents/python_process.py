@@ -41,9 +41,6 @@ from steadyhand.ports.agent import Addresses, Agent, Reply, ReusableAddresses, S
 from steadyhand.records.base import Record
 from steadyhand.records.event import Noted
 
-GRACE_S: Final = 1.0
-"""How long a child may overrun its own limit, or take to stop a turn, before it is killed."""
-
 LOAD_S: Final = 120.0
 """How long importing an agent may take."""
 
@@ -282,9 +279,12 @@ def _end_all(*children: list[Child] | set[Child]) -> None:
 class ProcessAgent:
     """A `python:` agent in a child process, where `CallableAgent` calls it.
 
-    The child enforces the time limit itself, because it can tell where the code hung. Ours comes `GRACE_S` later and
+    The child enforces the time limit itself, because it can tell where the code hung. Ours comes `grace_s` later and
     works even if the child does not respond.
     """
+
+    grace_s: float = 1.0
+    """How long a child may overrun its own limit, or take to stop a turn, before it is killed."""
 
     def __init__(self, settings: AgentSettings) -> None:
         """Raises `SetupError` if the target cannot be imported, or has a required parameter that we do not provide."""
@@ -364,7 +364,7 @@ class ProcessAgent:
         call, self._call = self._call, None
         if call is None or call.done():
             return
-        await asyncio.wait([call], timeout=GRACE_S)
+        await asyncio.wait([call], timeout=self.grace_s)
         if not call.done():
             self._hung = True
             child.kill()
@@ -372,7 +372,7 @@ class ProcessAgent:
     async def _ask(self, child: Child, what: str, payload: Any, limit_s: float | None) -> msgspec.Raw:
         """The child's answer. Raises `AgentError`, or a `TrialError` that passed through the agent's code.
 
-        If we are cancelled, the child is asked to stop, and killed if it has not done so after `GRACE_S`.
+        If we are cancelled, the child is asked to stop, and killed if it has not done so after `grace_s`.
         """
         try:
             number, call = child.channel.begin(what, payload)
@@ -381,7 +381,7 @@ class ProcessAgent:
         self._call = call
         call.add_done_callback(_looked_at)
         try:
-            done, _ = await asyncio.wait([call], timeout=None if limit_s is None else limit_s + GRACE_S)
+            done, _ = await asyncio.wait([call], timeout=None if limit_s is None else limit_s + self.grace_s)
         except asyncio.CancelledError:
             # An agent that keeps running could change what is evaluated next.
             child.channel.cancel(number)

@@ -30,13 +30,16 @@ class Given:
         self.folder = folder
         self.scope = RunScope(concurrency=1)
         self.options: dict[str, object] = {}
+        self.grace_s = ProcessAgent.grace_s
 
     def write(self, source: str) -> None:
         (self.folder / "mine.py").write_text(textwrap.dedent(source))
 
     def agent(self, name: str = "agent") -> ProcessAgent:
         settings = AgentSettings(target=f"./mine.py:{name}", folder=self.folder, options=self.options, run=self.scope)
-        return ProcessAgent(settings)
+        made = ProcessAgent(settings)
+        made.grace_s = self.grace_s
+        return made
 
     async def ask(self, *said: str, name: str = "agent", trial=None, deadline_s: float | None = None) -> str:
         trial = trial or a_trial(self.folder)
@@ -186,6 +189,7 @@ HANGS = {
 @pytest.mark.parametrize("what", HANGS)
 @pytest.mark.parametrize("by", ["its own limit", "the scenario's"])
 async def test_a_hang_is_ended_from_outside_with_what_it_started(given, what, by):
+    given.grace_s = 0.3  # until it is killed, it may use all of a processor
     given.options = {"timeout_s": 0.3} if by == "its own limit" else {"timeout_s": 60}
     head = "import asyncio, ctypes, os, subprocess, pathlib\nasync def bad(workspace):\n"
     began = "    child = subprocess.Popen(['sleep', '600'])\n"
