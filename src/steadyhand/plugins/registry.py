@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, get_args
 
 import msgspec
@@ -276,7 +277,7 @@ def build_part(factory: Callable[[S], P], settings: S, what: str, port: type[P])
     part that lacks something of its `port`."""
     try:
         part = factory(settings)
-        missing = [name for name in vars(port) if not name.startswith("_") and not hasattr(part, name)]
+        missing = [name for name in _not_of_the_class(type(part), port) if not hasattr(part, name)]
     except SteadyhandError:
         raise
     except Exception as error:
@@ -288,6 +289,12 @@ def build_part(factory: Callable[[S], P], settings: S, what: str, port: type[P])
     if not isinstance(name, str):
         raise SetupError(f"`name` of {what} is {name!r}; expected a text")
     return part
+
+
+@lru_cache(maxsize=256)
+def _not_of_the_class(kind: type, port: type) -> tuple[str, ...]:
+    """The members of the port that only an instance may have."""
+    return tuple(name for name in vars(port) if not name.startswith("_") and not hasattr(kind, name))
 
 
 def declared_by(agent: Agent) -> tuple[str, Shows]:
