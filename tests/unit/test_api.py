@@ -99,6 +99,11 @@ def test_the_options_are_those_of_the_command() -> None:
     )
 
 
+def test_the_page_names_every_option() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "python-api.md").read_text()
+    assert [name for name in RunArguments.__annotations__ if f"`{name}`" not in page] == []
+
+
 def test_the_options_have_the_types_of_the_record() -> None:
     theirs = {**get_type_hints(Selection), **get_type_hints(RunOptions)}
     for name, ours in get_type_hints(RunArguments).items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
-from typing import Self
+from typing import NamedTuple, Self
 from urllib.parse import urlsplit
 
 from steadyhand.batch.limits import SPACING_S, Pace, Spend, Window
@@ -98,7 +98,17 @@ class Breaker:
 
 
 LONGEST_HOLD_S = 90.0
-_NO_OBSTACLE = (0.0, "")
+
+
+class Obstacle(NamedTuple):
+    """How long a call must wait, and why: nothing if it may start. `down` is whether the provider is down."""
+
+    wait_s: float = 0.0
+    why: str = ""
+    down: bool = False
+
+
+_NO_OBSTACLE = Obstacle()
 
 
 class ProviderLimits(Record):
@@ -125,13 +135,10 @@ class Provider:
         self._held_until: float = 0.0
         self._active: int = 0
         self._most: int = 0
-        self._waiting: dict[object, tuple[str, float]] = {}
+        self._waiting: dict[object, tuple[Obstacle, float]] = {}
 
-    def obstacle(self, amount: float) -> tuple[float, str]:
-        """How long calls must wait, and why; nothing if a call may start.
-
-        Raises `ModelError` if the provider has been down for too long.
-        """
+    def obstacle(self, amount: float) -> Obstacle:
+        """Raises `ModelError` if the provider has been down for too long."""
         now = self.clock.now()
         if self.breaker.open:
             if self.breaker.given_up(now):
@@ -142,24 +149,24 @@ class Provider:
                 )
             wait_s = self.breaker.wait_s(now)
             if wait_s > 0:
-                return wait_s, self._down
+                return Obstacle(wait_s, f"{self.name} is down", down=True)
         if self.requests is None and self.tokens is None and self._held_until <= now:
             return _NO_OBSTACLE
-        waits = [(self._held_until - now, self._limited)]
+        waits = [Obstacle(self._held_until - now, self._limited)]
         if self.requests is not None:
-            waits.append((self.requests.wait_s(now, 1.0), f"{self.name}'s limit on requests per minute"))
+            waits.append(Obstacle(self.requests.wait_s(now, 1.0), f"{self.name}'s limit on requests per minute"))
         if self.tokens is not None:
-            waits.append((self.tokens.wait_s(now, amount), f"{self.name}'s limit on tokens per minute"))
+            waits.append(Obstacle(self.tokens.wait_s(now, amount), f"{self.name}'s limit on tokens per minute"))
         longest = max(waits)
-        return longest if longest[0] > 0 else _NO_OBSTACLE
+        return longest if longest.wait_s > 0 else _NO_OBSTACLE
 
     async def leave(self, amount: float) -> str:
         """Wait until a call may start. Returns the reason for the wait, unless it was just the usual spacing."""
         reason = ""
         while True:
-            wait_s, why = self.obstacle(amount)
-            if why:
-                reason = await self._queue(amount, wait_s, why)
+            obstacle = self.obstacle(amount)
+            if obstacle.why:
+                reason = await self._queue(amount, obstacle)
             opening = self._active >= self._most
             wait_s = self.pace.wait_s(self.clock.now(), opening=opening, in_flight=max(1, self._most))
             if wait_s > 0 and self.pace.slowed:
@@ -167,7 +174,7 @@ class Provider:
                 await self._wait(wait_s, self._limited)
             elif wait_s > 0:
                 await self.clock.sleep(wait_s)
-            if wait_s <= 0 or not self.obstacle(amount)[1]:
+            if wait_s <= 0 or not self.obstacle(amount).why:
                 return reason
 
     def started(self, now: float) -> None:
@@ -182,10 +189,10 @@ class Provider:
         """The provider asked for a pause, which applies to all calls."""
         self._held_until = max(self._held_until, self.clock.now() + min(seconds, LONGEST_HOLD_S))
 
-    def begin_wait(self, reason: str, seconds: float) -> object:
-        """Register a waiting call, for display; the returned callback ends it."""
+    def begin_wait(self, obstacle: Obstacle) -> object:
+        """Register a waiting call, for display, until `end_wait` is called with what this returns."""
         mark = object()
-        self._waiting[mark] = (reason, self.clock.now() + seconds)
+        self._waiting[mark] = (obstacle, self.clock.now() + obstacle.wait_s)
         return mark
 
     def end_wait(self, mark: object) -> None:
@@ -197,45 +204,41 @@ class Provider:
         Only the first in the queue knows how long; the reasons of the others may be out of date.
         """
         now = self.clock.now()
-        by_reason: dict[str, list[float]] = {}
-        for reason, until in list(self._waiting.copy().values()):
-            by_reason.setdefault(reason, []).append(max(0.0, until - now))
+        by_reason: dict[tuple[str, bool], list[float]] = {}
+        for obstacle, until in list(self._waiting.copy().values()):
+            by_reason.setdefault((obstacle.why, obstacle.down), []).append(max(0.0, until - now))
         return [
             CallWait(
                 reason=reason,
                 calls=len(left),
                 left_s=min((each for each in left if each > 0), default=0.0),
-                down=self.name if reason == self._down else None,
+                down=self.name if down else None,
             )
-            for reason, left in by_reason.items()
+            for (reason, down), left in by_reason.items()
         ]
 
-    async def _queue(self, amount: float, wait_s: float, why: str) -> str:
+    async def _queue(self, amount: float, obstacle: Obstacle) -> str:
         """Wait, in order of arrival, until the call may start. Returns the reason for the wait."""
-        mark = self.begin_wait(why, wait_s)
-        reason = why
+        mark = self.begin_wait(obstacle)
+        reason = obstacle.why
         try:
             async with self._turn:
                 while True:
-                    wait_s, why = self.obstacle(amount)
-                    if not why:
+                    obstacle = self.obstacle(amount)
+                    if not obstacle.why:
                         return reason
-                    reason = why
-                    self._waiting[mark] = (why, self.clock.now() + wait_s)
-                    await self.clock.sleep(wait_s)
+                    reason = obstacle.why
+                    self._waiting[mark] = (obstacle, self.clock.now() + obstacle.wait_s)
+                    await self.clock.sleep(obstacle.wait_s)
         finally:
             self.end_wait(mark)
 
     async def _wait(self, seconds: float, reason: str) -> None:
-        mark = self.begin_wait(reason, seconds)
+        mark = self.begin_wait(Obstacle(seconds, reason))
         try:
             await self.clock.sleep(seconds)
         finally:
             self.end_wait(mark)
-
-    @property
-    def _down(self) -> str:
-        return f"{self.name} is down"
 
     @property
     def _limited(self) -> str:
@@ -278,7 +281,7 @@ class ProviderGate:
     @contextmanager
     def backing_off(self, model: str, error: ModelError, seconds: float) -> Generator[None]:
         provider = self._provider(model)
-        mark = provider.begin_wait(f"{provider.name} {_short(error)}", seconds)
+        mark = provider.begin_wait(Obstacle(seconds, f"{provider.name} {_short(error)}"))
         try:
             yield
         finally:
@@ -329,7 +332,7 @@ class ProviderAdmission:
     def at_once(self) -> bool:
         """Enter without waiting, if possible. Raises the same errors as entering."""
         provider = self._provider
-        if provider.slots is not None or provider.pace.slowed or provider.obstacle(self._amount)[1]:
+        if provider.slots is not None or provider.pace.slowed or provider.obstacle(self._amount).why:
             return False
         self._begin()
         return True

@@ -5,9 +5,9 @@ Built per run and passed in; nothing here is global.
 
 from __future__ import annotations
 
-import functools
 import importlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, get_args
 
 import msgspec
@@ -272,17 +272,12 @@ def _load(target: str, owner: str) -> Any:
         raise SetupError(f"plugin {owner!r} names {target!r}, which cannot be imported: {error}") from error
 
 
-@functools.cache  # trials build their agent and their environment
-def _required(port: type) -> tuple[str, ...]:
-    return tuple(name for name in vars(port) if not name.startswith("_"))
-
-
 def build_part(factory: Callable[[S], P], settings: S, what: str, port: type[P]) -> P:
     """Call a factory. Raises `SetupError`, which begins with `what`, whatever the factory raises, and if the part lacks
     something that its `port` requires."""
     try:
         part = factory(settings)
-        missing = [name for name in _required(port) if not hasattr(part, name)]
+        missing = [name for name in _not_of_the_class(type(part), port) if not hasattr(part, name)]
     except SteadyhandError:
         raise
     except Exception as error:
@@ -294,6 +289,12 @@ def build_part(factory: Callable[[S], P], settings: S, what: str, port: type[P])
     if not isinstance(name, str):
         raise SetupError(f"`name` of {what} is {name!r}; expected a text")
     return part
+
+
+@lru_cache(maxsize=256)
+def _not_of_the_class(kind: type, port: type) -> tuple[str, ...]:
+    """The members of the port that only an instance may have."""
+    return tuple(name for name in vars(port) if not name.startswith("_") and not hasattr(kind, name))
 
 
 def declared_by(agent: Agent) -> tuple[str, Shows]:

@@ -240,7 +240,7 @@ def _attribute(module: ModuleType, attribute: str, where: str) -> Any:
     if hasattr(module, attribute):
         return getattr(module, attribute)
     candidates = [name for name, value in vars(module).items() if isinstance(value, Plugin)]
-    hint = f"; it has a plugin named {candidates[0]!r}" if candidates else ""
+    hint = f"; it has a plugin named {candidates[0]!r}" if candidates else f"; define `{attribute} = Plugin(...)` in it"
     raise SetupError(f"{where} has no {attribute!r}{hint}")
 
 
@@ -252,6 +252,8 @@ def _made(target: Any, ref: PluginRef) -> Plugin:
         except Exception as error:
             told = str(error) if isinstance(error, UsageError) else f"it raised when given its config: {fault(error)}"
             raise (SetupError if ref.config else NeedsConfig)(told) from error
+    if not isinstance(plugin, Plugin) and plugin is not target:
+        raise SetupError(f"the plugin factory returned {type(plugin).__name__}; expected a Plugin")
     if not isinstance(plugin, Plugin):
         hint = "; to use a function that returns one, decorate it with steadyhand.plugin.plugin_factory"
         found = f"found {type(plugin).__name__}{hint if callable(target) else ''}"

@@ -34,7 +34,7 @@ async def test_the_limit_of_the_configuration_holds(parts_of):
     gate, _, _ = parts_of("[providers.openai]\nrequests_per_minute = 1\n", model="openai/m")
     async with gate.admit("openai/m", REQUEST):
         pass
-    assert gate._provider("openai/m").obstacle(1.0)[1] == "openai's limit on requests per minute"
+    assert gate._provider("openai/m").obstacle(1.0).why == "openai's limit on requests per minute"
 
 
 async def test_a_replay_is_not_limited(parts_of, tmp_path):

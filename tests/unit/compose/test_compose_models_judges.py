@@ -82,6 +82,7 @@ def test_scenarios_with_the_same_judge_share_it(project):
             ["the judge openai/j and the model under test openai/m are from the same vendor, openai"],
         ),
         ({"model": "openai/m", "judge": "anthropic/j"}, []),
+        ({"model": "scripted/answers/m.yaml", "judge": "scripted/answers/j.yaml"}, []),
         ({"judge": "openai/j"}, []),
     ],
 )

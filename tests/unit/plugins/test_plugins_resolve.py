@@ -134,6 +134,9 @@ def test_a_changed_file_is_read_again(tmp_path: Path):
         assert resolve(tmp_path, ref("mine.py")).plugins[0].name == name
 
 
+FACTORY = "from steadyhand.plugin import plugin_factory\n@plugin_factory\n"
+
+
 @pytest.mark.parametrize(
     ("source", "message"),
     [
@@ -141,7 +144,11 @@ def test_a_changed_file_is_read_again(tmp_path: Path):
         ("x = 1\n\ndef (\n", "mine.py:3: SyntaxError: "),
         ("import sys\nsys.exit(3)\n", "mine.py:2: SystemExit: 3"),
         ("import nothing_of_this_name\n", "mine.py:1: ModuleNotFoundError: "),
-        ("x = 1\n", "mine.py has no 'plugin'"),
+        ("x = 1\n", "mine.py has no 'plugin'; define `plugin = Plugin(...)` in it"),
+        ("plugin = 5\n", "expected a Plugin or a function declared as a plugin factory, found int"),
+        ("def plugin(config): ...\n", "found function; to use a function that returns one, decorate it"),
+        (f"{FACTORY}def plugin(config): return 5\n", "the plugin factory returned int; expected a Plugin"),
+        (f"{FACTORY}def plugin(): ...\n", "it raised when given its config: TypeError: plugin() takes 0 positional"),
     ],
 )
 def test_a_broken_file_says_where(tmp_path: Path, source: str, message: str):
