@@ -17,9 +17,10 @@ from steadyhand.ports.evaluator import EvaluationContext
 from steadyhand.records.base import counted
 from steadyhand.records.event import ServiceCalled, TrajectoryStep
 from steadyhand.records.result import ExecutionResult
-from steadyhand.runtime.values import Mismatch, as_list, includes, mismatches
+from steadyhand.runtime.values import Mismatch, as_list, differs_in_spelling, includes, mismatches
 
 _QUALIFIER = re.compile(r"__|[./:]")
+SPELLING = "that may be the same in another spelling"
 
 
 def plain_name(name: str) -> str:
@@ -119,13 +120,22 @@ async def unserved(names: Iterable[str], actions: Sequence[TrajectoryStep], cont
 
 
 def namesake(names: Iterable[str], actions: Sequence[TrajectoryStep]) -> str | None:
-    """Why silence about these actions proves nothing: one was taken that has such a name at the end of a longer one,
+    """Why the absence of these actions proves nothing: one was taken that has such a name at the end of a longer one,
     as tools of MCP servers have it in many frameworks (`mcp__shop__refund`, `shop.refund`). None if none was."""
     wanted = {plain_name(name): name for name in names}
     for step in actions:
         last = _QUALIFIER.split(step.name or "")[-1]
         if last != step.name and plain_name(last) in wanted:
             return f"{step.name} was seen, which may be the same as {wanted[plain_name(last)]}; name it in full"
+    return None
+
+
+def respelled(name: str, params: dict[str, Any], status: str, actions: Iterable[TrajectoryStep]) -> str | None:
+    """Why the absence of such an action proves nothing: one was taken with these parameters in another spelling. None
+    if none was."""
+    for step in actions:
+        if params and matches(step, name, {}, status) and differs_in_spelling(step.params, params):
+            return f"{SPELLING}: {', and '.join(differences(params, step.params))}"
     return None
 
 

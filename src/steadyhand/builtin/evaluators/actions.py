@@ -12,6 +12,7 @@ from typing import Annotated, Any, ClassVar, Self, cast
 from pydantic import AfterValidator, Field, model_validator
 
 from steadyhand.builtin.evaluators.action_match import (
+    SPELLING,
     ActionName,
     AgentName,
     Status,
@@ -23,6 +24,7 @@ from steadyhand.builtin.evaluators.action_match import (
     matches,
     namesake,
     plain_name,
+    respelled,
     since_start_ms,
     unknown_agents,
     unseen_arguments,
@@ -35,6 +37,7 @@ from steadyhand.records.base import counted, shorten
 from steadyhand.records.evaluation import EvaluationResult, Evidence, failed, inconclusive, passed
 from steadyhand.records.event import ServiceCalled, TrajectoryStep, Visible
 from steadyhand.records.result import ExecutionResult
+from steadyhand.runtime.values import differs_in_spelling, includes
 
 
 def _service_name(name: str) -> str:
@@ -118,7 +121,10 @@ class TrajectoryContainsAction:
                 f"{params.action} came after {params.before}: {_where([late, found[0]], actions, result, context)}"
             )
             return failed(message, evidence=evidence, figures=figures, rests_on="presence")
-        doubt = None if timely else unknown_agents([params.agent], result) or namesake([params.action], actions)
+        doubt = None
+        if not timely:
+            doubt = unknown_agents([params.agent], result) or namesake([params.action], actions)
+            doubt = doubt or respelled(params.action, params.params, params.status, actions)
         if params.before is not None:
             doubt = doubt or await unserved([params.before], actions, context)
         if doubt:
@@ -195,6 +201,9 @@ class ServiceCalledEvaluator:
         if not _in_bounds(count, params.least, params.max_count):
             ground = "presence" if count > params.least else None
             return failed(f"{message}; expected {often}", evidence=evidence, figures=figures, rests_on=ground)
+        by_it = [call for call, caller in zip(called, callers, strict=True) if is_by(params.agent, caller)]
+        if not count and any(_respelled_call(params, call) for call in by_it):
+            return inconclusive(f"{message}; but {SPELLING}", evidence=evidence, figures=figures)
         return passed(message, evidence=evidence, figures=figures, rests_on=None if count else "absence")
 
 
@@ -314,15 +323,33 @@ def _call_differences(params: ServiceCalledParams, call: ServiceCalled) -> list[
     """
     different: list[str] = []
     if params.args is not None:
-        positional = call.args if call.args or not call.input else [call.input]
-        different += differences(params.args, positional, "args")
+        different += differences(params.args, _positional(call), "args")
     if params.input is not None:
-        lone: Any = call.args[0] if len(call.args) == 1 and not call.input else None
-        given = cast("dict[str, Any]", lone) if isinstance(lone, dict) else call.input
-        different += differences(params.input, given)
+        different += differences(params.input, _named(call))
     if params.status != "any" and (call.error is None) != (params.status == "success"):
         different.append("it succeeded" if call.error is None else "it failed")
     return different
+
+
+def _positional(call: ServiceCalled) -> list[Any]:
+    return call.args if call.args or not call.input else [call.input]
+
+
+def _named(call: ServiceCalled) -> dict[str, Any]:
+    lone: Any = call.args[0] if len(call.args) == 1 and not call.input else None
+    return cast("dict[str, Any]", lone) if isinstance(lone, dict) else call.input
+
+
+def _respelled_call(params: ServiceCalledParams, call: ServiceCalled) -> bool:
+    """Whether a call does not match only because its arguments are spelled differently."""
+    asked = [
+        (wanted, given)
+        for wanted, given in ((params.args, _positional(call)), (params.input, _named(call)))
+        if wanted is not None
+    ]
+    apart = [differs_in_spelling(given, wanted) for wanted, given in asked if not includes(given, wanted)]
+    unasked = params.model_copy(update={"args": None, "input": None})
+    return bool(apart) and all(apart) and not _call_differences(unasked, call)
 
 
 def _caller_difference(agent: str | None, caller: str | None) -> list[str]:

@@ -16,6 +16,7 @@ from steadyhand.builtin.evaluators.action_match import (
     matches,
     namesake,
     plain_name,
+    respelled,
     since_start_ms,
     unknown_agents,
     unseen_arguments,
@@ -202,6 +203,8 @@ class _Steps:
             return [_Finding("undecided", unseen)]
         names = [pattern.action for pattern in silent]
         doubt = unknown_agents([pattern.agent for pattern in silent], self._result) or namesake(names, self.actions)
+        for pattern in silent:
+            doubt = doubt or respelled(pattern.action, pattern.params, pattern.status or "any", self.actions)
         if not found and doubt:
             return [_Finding("undecided", doubt)]
         return found

@@ -15,7 +15,7 @@ from pydantic import AfterValidator, Field
 
 from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams, TextCheck
 from steadyhand.records.base import Record, shorten
-from steadyhand.records.chat import Message
+from steadyhand.records.chat import FinishReason, Message
 from steadyhand.records.evaluation import EvaluationResult, Evidence, failed, inconclusive, passed
 from steadyhand.records.result import ExecutionResult
 from steadyhand.records.scenario import Ask, Converse, Step
@@ -109,7 +109,7 @@ class Subject:
 
 def subject(result: ExecutionResult, scope: Scope, context: EvaluationContext) -> Subject:
     """The text that `scope` names. Assistant messages written by the scenario's author are not the agent's."""
-    asked = bool(result.messages) or result.conversation is not None
+    asked = _had_time(result) and (bool(result.messages) or result.conversation is not None)
     if scope == "reply":
         part = SubjectPart(label="reply", text=final_reply(result))
         return Subject(part, cut=result.truncated, asked=asked)
@@ -122,6 +122,11 @@ def subject(result: ExecutionResult, scope: Scope, context: EvaluationContext) -
     ]
     parts = wanted or [SubjectPart(label="no messages", text="")]
     return Subject(*parts, cut=result.truncated, asked=asked)
+
+
+def _had_time(result: ExecutionResult) -> bool:
+    """Nothing said by the deadline is late, not silent."""
+    return result.finish is None or result.finish.reason is not FinishReason.DEADLINE
 
 
 def final_reply(result: ExecutionResult) -> str:
