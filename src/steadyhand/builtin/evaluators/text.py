@@ -14,15 +14,16 @@ from pydantic import AfterValidator, Field
 
 from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams, TextCheck
 from steadyhand.records.base import Record, shorten
-from steadyhand.records.chat import Message
+from steadyhand.records.chat import FinishReason, Message
 from steadyhand.records.evaluation import EvaluationResult, Evidence, failed, inconclusive, passed
 from steadyhand.records.result import ExecutionResult
 from steadyhand.records.scenario import Ask, Converse, Step
 from steadyhand.spec.patterns import inspect_pattern, is_blank
-from steadyhand.text_match import Span, compiled, find, find_forbidden, nfc, search
+from steadyhand.text_match import Span, compiled, find, find_forbidden, nfc, search, shows_nothing
 
 Scope = Literal["reply", "agent", "transcript"]
 _GAP = "\n\n"
+_CUT = "some of the output was too long to keep, so its absence proves nothing"
 LIMIT = 200
 NonNegativeMilliseconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 PositiveMilliseconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -67,16 +68,26 @@ class SubjectPart(Record):
 class Subject:
     """The text a check reads, put together from messages with an empty line between them.
 
-    `label` is the name of the whole text in messages.
+    `label` is the name of the whole text in messages. `cut` means that some of the output was left out. `asked` means
+    that an agent was to say it, so that an empty text is its silence.
     """
 
-    __slots__ = ("label", "parts", "text")
+    __slots__ = ("asked", "cut", "label", "parts", "text")
 
-    def __init__(self, *parts: SubjectPart) -> None:
+    def __init__(self, *parts: SubjectPart, cut: bool = False, asked: bool = False) -> None:
         self.parts: tuple[SubjectPart, ...] = parts
+        self.cut: bool = cut
+        self.asked: bool = asked
         alone = len(parts) == 1
         self.text: str = parts[0].text if alone else _GAP.join([part.text for part in parts])
         self.label: str = parts[0].label if alone else f"{len(parts)} messages"
+
+    @property
+    def proves_nothing(self) -> str | None:
+        """Why it proves nothing that something is not in the text; None if it does."""
+        if self.cut:
+            return _CUT
+        return "an empty reply proves nothing" if self.asked and shows_nothing(self.text) else None
 
     def where(self, start: int, end: int) -> str:
         """The place of `text[start:end]`, such as `reply, characters 120-131`, counted from 1."""
@@ -97,8 +108,10 @@ class Subject:
 
 def subject(result: ExecutionResult, scope: Scope, context: EvaluationContext) -> Subject:
     """The text that `scope` names. Assistant messages written by the scenario's author are not the agent's."""
+    asked = _had_time(result) and (bool(result.messages) or result.conversation is not None)
     if scope == "reply":
-        return Subject(SubjectPart(label="reply", text=final_reply(result)))
+        part = SubjectPart(label="reply", text=final_reply(result))
+        return Subject(part, cut=result.truncated, asked=asked)
     messages = _transcript(result)
     given = len(_given(result, context))
     wanted = [
@@ -106,7 +119,13 @@ def subject(result: ExecutionResult, scope: Scope, context: EvaluationContext) -
         for number, message in enumerate(messages, start=1)
         if scope == "transcript" or (message.role == "assistant" and number > given)
     ]
-    return Subject(*wanted) if wanted else Subject(SubjectPart(label="no messages", text=""))
+    parts = wanted or [SubjectPart(label="no messages", text="")]
+    return Subject(*parts, cut=result.truncated, asked=asked)
+
+
+def _had_time(result: ExecutionResult) -> bool:
+    """Nothing said by the deadline is late, not silent."""
+    return result.finish is None or result.finish.reason is not FinishReason.DEADLINE
 
 
 def final_reply(result: ExecutionResult) -> str:
@@ -288,6 +307,8 @@ def check_contains(subject: Subject, piece: str, *, case_sensitive: bool) -> Eva
     if found is not None:
         return passed(_contains(subject, piece, found), evidence=_seen(subject, expected, found))
     evidence = Evidence(expected=expected, found=_no_match(text), where=subject.label, excerpt=excerpt(text))
+    if subject.cut:
+        return inconclusive(f"{_lacks(subject, piece)}; but {_CUT}", evidence=evidence)
     return failed(_lacks(subject, piece), evidence=evidence)
 
 
@@ -306,6 +327,8 @@ def check_absent(subject: Subject, piece: str, *, case_sensitive: bool) -> Evalu
         return failed(_contains(subject, piece, found), evidence=_seen(subject, expected, found), rests_on="presence")
     # A pass by absence has no place to point at.
     evidence = Evidence(expected=expected, found=_no_match(text), where=subject.label)
+    if (doubt := subject.proves_nothing) is not None:
+        return inconclusive(f"{_lacks(subject, piece)}; but {doubt}", evidence=evidence)
     return passed(_lacks(subject, piece), evidence=evidence, rests_on="absence")
 
 
@@ -322,14 +345,17 @@ async def check_pattern(subject: Subject, pattern: str, *, case_sensitive: bool)
             evidence=Evidence(expected=expected, found="timed out", where=subject.label, excerpt=excerpt(text)),
         )
     if span is None:
-        return failed(
-            f"{subject.label} has no match for {quoted(pattern)}" + ("; it was empty" if not text.strip() else ""),
-            evidence=Evidence(expected=expected, found=_no_match(text), where=subject.label, excerpt=excerpt(text)),
-        )
+        evidence = Evidence(expected=expected, found=_no_match(text), where=subject.label, excerpt=excerpt(text))
+        message = f"{subject.label} has no match for {quoted(pattern)}" + ("; it was empty" if not text.strip() else "")
+        if subject.cut:
+            return inconclusive(f"{message}; but {_CUT}", evidence=evidence)
+        return failed(message, evidence=evidence)
     evidence = _seen(subject, expected, span)
     message = f"{subject.label} matches {quoted(pattern)} ({evidence.where})"
     # An empty match means that something is absent: `^(?!.*password)`.
     ground = "absence" if span[0] == span[1] else None
+    if ground is not None and (doubt := subject.proves_nothing) is not None:
+        return inconclusive(f"{message}; but {doubt}", evidence=evidence)
     return passed(message, evidence=evidence, rests_on=ground)
 
 

@@ -97,6 +97,31 @@ def step(*messages: tuple[str, str]) -> ExecutionResult:
     return ExecutionResult(reply=said[-1].content, messages=said)
 
 
+BY_ABSENCE = [{"type": "not_contains", "pattern": "wait"}, {"type": "regex_match", "pattern": "^(?!.*wait)"}]
+
+
+@pytest.mark.parametrize("check", BY_ABSENCE)
+@pytest.mark.parametrize("scope", ["reply", "agent"])
+async def test_an_agent_that_says_nothing_proves_nothing_by_it(evaluate, check, scope):
+    silent = await evaluate({**check, "scope": scope}, step(("user", "hi"), ("assistant", "\u200b\n")))
+    assert silent.verdict is Verdict.INCONCLUSIVE
+    assert "an empty reply proves nothing" in silent.message
+    assert (await evaluate({**check, "scope": scope}, step(("user", "hi"), ("assistant", "Go.")))).success
+    printed_nothing = ExecutionResult(stdout="", reply="")
+    assert (await evaluate(check, printed_nothing)).success
+
+
+@pytest.mark.parametrize(
+    "check", [*BY_ABSENCE, {"type": "string_contains", "value": "wait"}, {"type": "regex_match", "pattern": "wait"}]
+)
+async def test_what_was_left_out_of_an_output_may_hold_anything(evaluate, check):
+    cut = await evaluate(check, ExecutionResult(stdout="Go.", reply="Go.", truncated=True))
+    assert cut.verdict is Verdict.INCONCLUSIVE
+    assert "too long to keep" in cut.message
+    found = await evaluate(check, ExecutionResult(stdout="wait", reply="wait", truncated=True))
+    assert found.success is (check not in BY_ABSENCE)
+
+
 @pytest.mark.parametrize("type_", ["string_contains", "contains"])
 async def test_scope_chooses_what_is_read(evaluate, type_):
     result = step(("user", "alpha"), ("assistant", "beta"), ("tool", "gamma"), ("assistant", "delta"))
