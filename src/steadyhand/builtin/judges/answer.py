@@ -24,6 +24,14 @@ _IGNORED = re.compile(r"\s+|\\u\{[0-9a-f]+\}")
 _CODE_POINT = re.compile(r"\\u\{[0-9a-f]+\}")
 _JSON_ESCAPE = re.compile(r"\\(?:u([0-9a-f]{4})|[nrtbf])", re.IGNORECASE)
 _WORD = re.compile(r"(?:\d+(?:\.\d+)?|\.\d+)(?:e[+-]?\d+)?(?![^\W_])|[^\W_]+")
+_TAKEN_BACK = re.compile(
+    r"\b(?:no|not|yes|wait|actually|but|however|instead|rather|correction|reflection|second thoughts?|reconsider\w*"
+    r"|change|changed|mistaken?|wrong|sorry)\b",
+    re.IGNORECASE,
+)
+"""Words that may take back an answer after it."""
+
+_OURS = ("judgment", "confidence", "reasoning", "capabilities", "capability", "achieved")
 _REASONING_WORDS = 4
 _EFFORT = 2_000_000
 _MAX_CHARACTERS = 200_000
@@ -91,16 +99,20 @@ def read_object(answer: str, *, shown: str = "", nonce: str | None = None) -> di
     """The JSON object of the answer, whatever words or fences surround it.
 
     Raises `UnreadableAnswer` when there is none, when there are several that differ, when a brace does not begin valid
-    JSON, when a key is duplicated, when the answer is too long, repeats our marks or ends while still thinking, and
-    when the object is quoted, in whatever spelling, from `shown`: the data being judged, as defused for the judge.
+    JSON, when a key is duplicated, when the words after it may take it back, when the answer is too long, repeats our
+    marks or ends while still thinking, and when the object is quoted, in whatever spelling, from `shown`: the data
+    being judged, as defused for the judge.
     """
     if nonce is not None and nonce in answer.casefold():
         raise UnreadableAnswer("it repeats the markers around the data instead of answering")
     if len(answer) > _MAX_CHARACTERS:
         raise UnreadableAnswer(f"it is {len(answer)} characters long; at most {_MAX_CHARACTERS} are read")
-    found = _answered(_THINKING.sub("", answer, count=1))
+    text = _THINKING.sub("", answer, count=1)
+    found = _answered(text)
     if not found:
         raise UnreadableAnswer("it contains no JSON object")
+    if _TAKEN_BACK.search(text, found[-1].at + len(found[-1].source)):
+        raise UnreadableAnswer("it goes on after its JSON object, and may take it back")
     value, source = found[0].value, found[0].source
     if any(_canonical(other.value) != _canonical(value) for other in found[1:]):
         raise UnreadableAnswer("it contains several different JSON objects")
@@ -158,10 +170,15 @@ def _decode(text: str, at: int) -> tuple[dict[str, Any], int]:
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Raises `ValueError` for a duplicate key; the names that we ask for also count if their case differs."""
     seen: dict[str, Any] = {}
+    ours: set[str] = set()
     for key, value in pairs:
-        if key in seen:
+        name = key.strip().casefold()
+        if key in seen or name in ours:
             raise ValueError(f"duplicate key {key!r}")
+        if name in _OURS:
+            ours.add(name)
         seen[key] = value
     return seen
 
