@@ -40,7 +40,7 @@ class Reply(Record):
     """What the agent says at the end of its turn.
 
     `duration_ms` is the agent's own time for the turn. Set it if `respond` includes time of ours, such as fetching a
-    log of what the agent did.
+    log of what the agent did. It is not used from a `python:` agent, which is itself under test.
     """
 
     text: str

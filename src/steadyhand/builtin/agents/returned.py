@@ -38,7 +38,7 @@ _WAITS = (
 
 
 class Returned(Record):
-    """`steps` are in order. `notes` describe everything that is not a step, `warnings` an abnormal ending of the reply.
+    """`steps` are in order. `notes` describe everything that is not a step, `warnings` what is odd about the reply.
     `tells` is whether the value has a place for tool calls, so that their absence means that none were made; a plain
     reply does not."""
 
@@ -58,7 +58,9 @@ def read_returned(value: Any, turn: Turn) -> Returned:
         case str():
             return Returned(reply=Reply(text=value))
         case Reply():
-            return Returned(reply=value)
+            # Its time is not the agent's to say: it decides whether the agent was in time.
+            timed = ("the `duration_ms` of its Reply is not used: its turn is timed here",)
+            return Returned(reply=Reply(text=value.text), warnings=() if value.duration_ms is None else timed)
         case Message():
             if value.role != "assistant":
                 raise AgentError(f"it returned a message with the role {value.role!r}; expected 'assistant'")

@@ -8,6 +8,7 @@ import pytest
 
 from steadyhand.builtin.agents.returned import read_returned
 from steadyhand.errors import AgentError
+from steadyhand.ports.agent import Reply
 from support.agents import turn
 
 ASKED = {"role": "user", "content": "Where is A-1?"}
@@ -248,6 +249,13 @@ def test_how_the_answers_in_a_returned_value_ended_counts(made):
     assert cut.reply.text == "I am"
     assert cut.warnings == ("the answer was cut off by the model's own token limit (max_tokens); graded as received",)
     assert read_returned(made("end_turn"), turn(ASKED["content"])).warnings == ()
+
+
+def test_how_long_it_took_is_not_the_agents_to_say():
+    found = read_returned(Reply(text="Done.", duration_ms=1.0), turn("hi"))
+    assert found.reply == Reply(text="Done.")
+    assert found.warnings == ("the `duration_ms` of its Reply is not used: its turn is timed here",)
+    assert read_returned(Reply(text="Done."), turn("hi")).warnings == ()
 
 
 def test_only_the_answers_of_this_turn_count():
