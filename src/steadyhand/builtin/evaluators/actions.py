@@ -15,6 +15,7 @@ from steadyhand.builtin.evaluators.attribution import (
     AgentName,
     caller_of,
     is_by,
+    namesake,
     plain_name,
     unknown_agents,
     unseen_arguments,
@@ -119,7 +120,7 @@ class TrajectoryContainsAction:
                 f"{params.action} came after {params.before}: {_where([late, found[0]], actions, result, context)}"
             )
             return failed(message, evidence=evidence, figures=figures, rests_on="presence")
-        doubt = None if timely else unknown_agents([params.agent], result)
+        doubt = None if timely else unknown_agents([params.agent], result) or namesake([params.action], actions)
         if params.before is not None:
             doubt = doubt or await unserved([params.before], actions, context)
         if doubt:

@@ -5,6 +5,7 @@ Of several agents, actions carry the name of the one that took them where the fr
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import Annotated
 
@@ -13,6 +14,8 @@ from pydantic import AfterValidator
 from steadyhand.ports.evaluator import EvaluationContext
 from steadyhand.records.event import ServiceCalled, TrajectoryStep
 from steadyhand.records.result import ExecutionResult
+
+_QUALIFIER = re.compile(r"__|[./:]")
 
 
 def plain_name(name: str) -> str:
@@ -63,6 +66,17 @@ async def unserved(names: Iterable[str], actions: Sequence[TrajectoryStep], cont
         f"{missing[0]} is not one of the tools served to the agent (served: {', '.join(sorted(served)) or 'none'}), "
         "and the agent's own tools cannot be seen; mock it, or have the agent export spans of its tool calls"
     )
+
+
+def namesake(names: Iterable[str], actions: Sequence[TrajectoryStep]) -> str | None:
+    """Why silence about these actions proves nothing: one was taken that has such a name at the end of a longer one,
+    as tools of MCP servers have it in many frameworks (`mcp__shop__refund`, `shop.refund`). None if none was."""
+    wanted = {plain_name(name): name for name in names}
+    for step in actions:
+        last = _QUALIFIER.split(step.name or "")[-1]
+        if last != step.name and plain_name(last) in wanted:
+            return f"{step.name} was seen, which may be the same as {wanted[plain_name(last)]}; name it in full"
+    return None
 
 
 def unseen_arguments(alike: Iterable[TrajectoryStep], context: EvaluationContext) -> str | None:

@@ -17,6 +17,7 @@ from steadyhand.builtin.evaluators.actions import (
 from steadyhand.builtin.evaluators.attribution import (
     AgentName,
     is_by,
+    namesake,
     plain_name,
     unknown_agents,
     unseen_arguments,
@@ -201,8 +202,10 @@ class _Steps:
         silent = [pattern for pattern in patterns if not self._all(pattern)]
         if unseen := await unserved([pattern.action for pattern in silent], self.actions, context):
             return [_Finding("undecided", unseen)]
-        if not found and (unknown := unknown_agents([pattern.agent for pattern in silent], self._result)):
-            return [_Finding("undecided", unknown)]
+        names = [pattern.action for pattern in silent]
+        doubt = unknown_agents([pattern.agent for pattern in silent], self._result) or namesake(names, self.actions)
+        if not found and doubt:
+            return [_Finding("undecided", doubt)]
         return found
 
     def check(self, rule: SequenceRule) -> list[_Finding]:
