@@ -108,6 +108,7 @@ async def _take_turn(
     )
     if trial.parts.gateway is not None:  # waiting for what its program still has to report is not the agent's time
         await trial.parts.gateway.settle()
+        _refuse_withheld([call for call in trial.since(mark, ModelCalled) if call.purpose == "agent"])
     return taken
 
 
@@ -131,9 +132,7 @@ def _finish(trial: RunningTrial, calls: Sequence[ModelCalled]) -> Finish | None:
     Raises `AgentError` if the provider withheld an answer or cut it off: whatever the agent made of that, the test was
     not carried out as written. The same holds if an outage left the agent's own program without an answer.
     """
-    for call in calls:
-        if call.finish is not None and call.finish.is_error:
-            raise AgentError(f"{call.model}: {call.finish}")
+    _refuse_withheld(calls)
     if calls and calls[-1].relayed and _is_outage(calls[-1]):
         raise AgentError(f"{calls[-1].model}: {calls[-1].error}")
     if (waited_in_vain := _waited_in_vain(calls)) is not None:
@@ -153,6 +152,12 @@ def _finish(trial: RunningTrial, calls: Sequence[ModelCalled]) -> Finish | None:
     graded = "it cannot pass" if finish.undecided else "graded as received"
     trial.warn(f"{calls[-1].model}: {finish}; {graded}")
     return finish
+
+
+def _refuse_withheld(calls: Sequence[ModelCalled]) -> None:
+    for call in calls:
+        if call.finish is not None and call.finish.is_error:
+            raise AgentError(f"{call.model}: {call.finish}")
 
 
 def _is_outage(call: ModelCalled) -> bool:

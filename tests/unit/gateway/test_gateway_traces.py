@@ -259,3 +259,26 @@ async def test_metrics_and_logs_are_accepted_and_dropped(bench: Bench) -> None:
 
     record = await bench.run(agent, asking("hi", check("string_contains", value="200")))
     assert _verdicts(record) == ["passed"]
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {"gen_ai.response.finish_reasons": ["content_filter"]},
+        {"gen_ai.response.finish_reasons": ["SAFETY", "stop"]},
+        {"gen_ai.output.messages": '[{"role": "assistant", "parts": [], "finish_reason": "content_filter"}]'},
+        {"gen_ai.completion.0.finish_reason": "content_filter"},
+    ],
+)
+async def test_an_answer_withheld_from_the_agent_is_an_error_also_if_only_the_trace_says_so(
+    bench: Bench, attributes: dict[str, Any]
+) -> None:
+    async def agent(_: Any, trial: Any) -> str:
+        chat = {"gen_ai.operation.name": "chat", "gen_ai.request.model": "m", **attributes}
+        spans = (a_span("chat m", number=1, parent=9, now=True, **chat), _root())
+        await bench.post(trial.addresses.names["otlp_endpoint"], *spans)
+        return "done"
+
+    record = await bench.run(agent, asking("hi", check("string_contains", value="done")))
+    assert record.judged.verdict.value == "error"
+    assert "m: the answer was withheld by the provider's filter" in record.judged.reason
