@@ -83,6 +83,18 @@ def includes(found: Any, expected: Any) -> bool:
     return next(mismatches(found, expected), None) is None
 
 
+def differs_in_spelling(found: Any, expected: Any) -> bool:
+    """Whether `found` would include what `expected` names, but for the case of a text or a number given as a text."""
+    different = list(mismatches(found, expected))
+    return bool(different) and all(
+        each.kind == "value" and _spelled(each.found) == _spelled(each.expected) is not None for each in different
+    )
+
+
+def _spelled(value: Any) -> str | None:
+    return str(value).strip().casefold() if isinstance(value, str | int | float) else None
+
+
 def same(found: Any, expected: Any) -> bool:
     """Deep equality of JSON values, by the rules of `mismatches`."""
     return includes(found, expected) and includes(expected, found)

@@ -28,7 +28,7 @@ from steadyhand.records.base import shorten
 from steadyhand.records.evaluation import EvaluationResult, Evidence, failed, inconclusive, passed
 from steadyhand.records.event import ServiceCalled, TrajectoryStep, Visible
 from steadyhand.records.result import ExecutionResult
-from steadyhand.runtime.values import Mismatch, as_list, includes, mismatches
+from steadyhand.runtime.values import Mismatch, as_list, differs_in_spelling, includes, mismatches
 
 
 def _action_name(action: str) -> str:
@@ -120,7 +120,10 @@ class TrajectoryContainsAction:
                 f"{params.action} came after {params.before}: {_where([late, found[0]], actions, result, context)}"
             )
             return failed(message, evidence=evidence, figures=figures, rests_on="presence")
-        doubt = None if timely else unknown_agents([params.agent], result) or namesake([params.action], actions)
+        doubt = None
+        if not timely:
+            doubt = unknown_agents([params.agent], result) or namesake([params.action], actions)
+            doubt = doubt or respelled(params.action, params.params, params.status, actions)
         if params.before is not None:
             doubt = doubt or await unserved([params.before], actions, context)
         if doubt:
@@ -197,10 +200,15 @@ class ServiceCalledEvaluator:
         if not _in_bounds(count, params.least, params.max_count):
             ground = "presence" if count > params.least else None
             return failed(f"{message}; expected {often}", evidence=evidence, figures=figures, rests_on=ground)
+        by_it = [call for call, caller in zip(called, callers, strict=True) if is_by(params.agent, caller)]
+        if not count and any(_respelled_call(params, call) for call in by_it):
+            return inconclusive(f"{message}; but {_SPELLING}", evidence=evidence, figures=figures)
         return passed(message, evidence=evidence, figures=figures, rests_on=None if count else "absence")
 
 
 # Actions
+
+_SPELLING = "that may be the same in another spelling"
 
 
 def actions_of(result: ExecutionResult) -> list[TrajectoryStep]:
@@ -219,6 +227,14 @@ def matches(step: TrajectoryStep, name: str, params: dict[str, Any], status: str
         and status in ("any", step.status)
         and (not params or includes(step.params, params))
     )
+
+
+def respelled(name: str, params: dict[str, Any], status: str, actions: Iterable[TrajectoryStep]) -> str | None:
+    """Why silence about such an action proves nothing: one was taken with these parameters in another spelling."""
+    for step in actions:
+        if params and matches(step, name, {}, status) and differs_in_spelling(step.params, params):
+            return f"{_SPELLING}: {', and '.join(_differences(params, step.params))}"
+    return None
 
 
 def _unsigned(params: TrajectoryContainsActionParams, actions: list[TrajectoryStep], count: int) -> str | None:
@@ -340,15 +356,33 @@ def _call_differences(params: ServiceCalledParams, call: ServiceCalled) -> list[
     """
     different: list[str] = []
     if params.args is not None:
-        positional = call.args if call.args or not call.input else [call.input]
-        different += _differences(params.args, positional, "args")
+        different += _differences(params.args, _positional(call), "args")
     if params.input is not None:
-        lone: Any = call.args[0] if len(call.args) == 1 and not call.input else None
-        given = cast("dict[str, Any]", lone) if isinstance(lone, dict) else call.input
-        different += _differences(params.input, given)
+        different += _differences(params.input, _named(call))
     if params.status != "any" and (call.error is None) != (params.status == "success"):
         different.append("it succeeded" if call.error is None else "it failed")
     return different
+
+
+def _positional(call: ServiceCalled) -> list[Any]:
+    return call.args if call.args or not call.input else [call.input]
+
+
+def _named(call: ServiceCalled) -> dict[str, Any]:
+    lone: Any = call.args[0] if len(call.args) == 1 and not call.input else None
+    return cast("dict[str, Any]", lone) if isinstance(lone, dict) else call.input
+
+
+def _respelled_call(params: ServiceCalledParams, call: ServiceCalled) -> bool:
+    """Whether a call does not match only because its arguments are spelled differently."""
+    asked = [
+        (wanted, given)
+        for wanted, given in ((params.args, _positional(call)), (params.input, _named(call)))
+        if wanted is not None
+    ]
+    apart = [differs_in_spelling(given, wanted) for wanted, given in asked if not includes(given, wanted)]
+    unasked = params.model_copy(update={"args": None, "input": None})
+    return bool(apart) and all(apart) and not _call_differences(unasked, call)
 
 
 def _caller_difference(agent: str | None, caller: str | None) -> list[str]:

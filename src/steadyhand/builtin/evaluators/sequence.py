@@ -12,6 +12,7 @@ from steadyhand.builtin.evaluators.actions import (
     action_differences,
     actions_of,
     matches,
+    respelled,
     since_start_ms,
 )
 from steadyhand.builtin.evaluators.attribution import (
@@ -204,6 +205,8 @@ class _Steps:
             return [_Finding("undecided", unseen)]
         names = [pattern.action for pattern in silent]
         doubt = unknown_agents([pattern.agent for pattern in silent], self._result) or namesake(names, self.actions)
+        for pattern in silent:
+            doubt = doubt or respelled(pattern.action, pattern.params, pattern.status or "any", self.actions)
         if not found and doubt:
             return [_Finding("undecided", doubt)]
         return found

@@ -120,6 +120,29 @@ async def test_a_longer_name_that_ends_in_this_one_may_be_it(evaluate, name):
     assert (await evaluate({**check, "action": "fund", "max_count": 0}, result)).verdict == P
 
 
+@pytest.mark.parametrize(
+    ("params", "verdict"),
+    [
+        ({"to": "ANN"}, I),
+        ({"to": "ANN ", "body": {"text": "hi"}}, I),
+        ({"urgent": "true"}, I),
+        ({"count": "1"}, I),
+        ({"to": "eve"}, P),
+        ({"to": "ANN", "body": {"text": "bye"}}, P),
+        ({"count": True}, P),
+    ],
+)
+async def test_the_absence_of_an_action_is_not_a_matter_of_spelling(evaluate, params, verdict):
+    check = {"type": "trajectory_contains_action", "action": "send_email", "params": params}
+    result = ExecutionResult(trajectory=DEEDS)
+    never = await evaluate({**check, "max_count": 0}, result)
+    assert never.verdict == verdict, never.message
+    assert ("another spelling" in never.message) is (verdict == I)
+    rule = {"never": {"action": "send_email", "params": params}}
+    assert (await evaluate({"type": "sequence", "rules": [rule]}, result)).verdict == verdict
+    assert (await evaluate(check, result)).verdict == F
+
+
 ACTIONS = "the step's actions: SEND_EMAIL (success), sendEmail (error), lookup (success)"
 
 

@@ -128,3 +128,19 @@ async def test_what_was_called_and_what_was_different(tmp_path: Path, params: di
 def test_what_means_nothing_does_not_load(params: dict[str, Any]):
     with pytest.raises(ValidationError):
         ServiceCalledParams.model_validate(params)
+
+
+@pytest.mark.parametrize(
+    ("params", "verdict"),
+    [
+        ({"input": {"owner": "Me"}}, "inconclusive"),
+        ({"input": {"page": {"n": "1"}}}, "inconclusive"),
+        ({"args": ["ME", True]}, "inconclusive"),
+        ({"args": ["ME", True], "status": "success"}, "passed"),
+        ({"input": {"owner": "you"}}, "passed"),
+        ({"args": ["ME", 1]}, "passed"),
+    ],
+)
+async def test_the_absence_of_a_call_is_not_a_matter_of_spelling(tmp_path, params, verdict):
+    result = await evaluate(tmp_path, method="listIssues", max_count=0, **params)
+    assert result.verdict == verdict, result.message
