@@ -193,9 +193,9 @@ def test_case_alone_is_overridden():
         "n[" * 50_000,
         "not \n>" * 20_000,
         "not" + "\u200b" * 100_000,
-        "n<!--" * 20_000,
+        "n<!--" * 5_000,
         "n\x1b[0" * 20_000,
-        "not&#8203;" * 20_000,
+        "not&#8203;" * 10_000,
     ],
 )
 def test_hostile_markup_is_read_to_its_end(text):
