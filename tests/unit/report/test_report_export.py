@@ -78,7 +78,7 @@ def test_memory_does_not_grow_with_the_run(tmp_path):
             tracemalloc.stop()
 
     peak(10)
-    assert peak(3000) < 2 * peak(300)
+    assert peak(1500) < 2 * peak(150)
 
 
 @pytest.mark.skipif(
