@@ -1,0 +1,27 @@
+"""What a rule about language can answer: yes, no, or that it cannot tell, with the clause the answer rests on."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from steadyhand.records.base import Record
+
+
+class Answer(StrEnum):
+    YES = "yes"
+    NO = "no"
+    CANNOT_TELL = "cannot tell"
+
+
+class Reading(Record):
+    """The answer of one rule on one text.
+
+    `clause` is the part of the text that the answer rests on, at `text[start:end]`; empty when it rests on the whole
+    text or on nothing. `why` is a short reason, for messages.
+    """
+
+    answer: Answer
+    why: str
+    clause: str = ""
+    start: int = 0
+    end: int = 0
