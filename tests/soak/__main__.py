@@ -4,8 +4,8 @@
 
 Every round runs decisions, agents with tools, mocks, a database and an MCP server, conversations, `python:` agents in
 child processes that export spans, programs and an A2A agent, against `soak.server`. After it, nothing may be left that
-was not there after the first rounds: descriptors, tasks, threads, processes, files, memory. Exit code 1 if something is, or if a trial is missing from a
-record.
+was not there after the first rounds: descriptors, tasks, threads, processes, files, memory. Exit code 1
+if something is, or if a trial is missing from a record.
 """
 
 from __future__ import annotations
