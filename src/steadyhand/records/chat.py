@@ -218,6 +218,11 @@ class FinishReason(enum.StrEnum):
     def _missing_(cls, value: object) -> FinishReason:
         return _VENDORS.get(str(value).strip().lower(), cls.UNKNOWN)
 
+    @property
+    def rank(self) -> int:
+        """How much it takes from an answer that ends in several ways: the highest counts."""
+        return _RANKS.get(self, 0)
+
 
 _WORDS: dict[FinishReason, str] = {
     FinishReason.STOP: "stop end_turn stop_sequence eos eos_token end completed complete",
@@ -235,6 +240,14 @@ _WORDS: dict[FinishReason, str] = {
     FinishReason.PAUSE_TURN: "pause_turn",
     FinishReason.DEADLINE: "deadline",
     FinishReason.HUNG_UP: "hung_up",
+}
+_RANKS = {
+    FinishReason.UNKNOWN: 1,
+    FinishReason.REFUSAL: 2,
+    FinishReason.LENGTH: 3,
+    FinishReason.PAUSE_TURN: 4,
+    FinishReason.ERROR: 5,
+    FinishReason.CONTENT_FILTER: 6,
 }
 FINISH_FIELDS = ("finish_reason", "stop_reason", "done_reason", "finishReason", "stopReason")
 """Where vendors and frameworks have it."""
