@@ -220,8 +220,8 @@ class FinishReason(enum.StrEnum):
 
     @property
     def rank(self) -> int:
-        """How much it takes from an answer that ends in several ways: the highest counts."""
-        return _RANKS.get(self, 0)
+        """Of several, the lowest counts: 0 is the worst."""
+        return _RANKS[self]
 
 
 _WORDS: dict[FinishReason, str] = {
@@ -241,14 +241,19 @@ _WORDS: dict[FinishReason, str] = {
     FinishReason.DEADLINE: "deadline",
     FinishReason.HUNG_UP: "hung_up",
 }
-_RANKS = {
-    FinishReason.UNKNOWN: 1,
-    FinishReason.REFUSAL: 2,
-    FinishReason.LENGTH: 3,
-    FinishReason.PAUSE_TURN: 4,
-    FinishReason.ERROR: 5,
-    FinishReason.CONTENT_FILTER: 6,
-}
+_WORST_FIRST = (
+    FinishReason.CONTENT_FILTER,
+    FinishReason.ERROR,
+    FinishReason.PAUSE_TURN,
+    FinishReason.UNKNOWN,
+    FinishReason.LENGTH,
+    FinishReason.DEADLINE,
+    FinishReason.HUNG_UP,
+    FinishReason.REFUSAL,
+    FinishReason.TOOL_CALLS,
+    FinishReason.STOP,
+)
+_RANKS = {reason: rank for rank, reason in enumerate(_WORST_FIRST)}
 FINISH_FIELDS = ("finish_reason", "stop_reason", "done_reason", "finishReason", "stopReason")
 """Where vendors and frameworks have it."""
 

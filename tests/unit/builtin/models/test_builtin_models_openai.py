@@ -208,7 +208,7 @@ async def test_calls_without_an_index_or_all_with_the_same_are_kept_apart():
         (("content_filter", "stop"), "content_filter"),
         (("stop", "content_filter"), "content_filter"),
         (("length", "stop"), "length"),
-        (("tool_calls", "stop"), "stop"),
+        (("tool_calls", "stop"), "tool_calls"),
     ],
 )
 async def test_of_several_finish_reasons_the_worst_counts(reasons, counts):

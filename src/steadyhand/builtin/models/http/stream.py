@@ -196,7 +196,7 @@ class AnswerReader(ABC):
 
     def stopped(self, word: str) -> None:
         """The server says how the answer ended. If it says so twice, the worse counts: a filter may act late."""
-        if self.finish_reason is None or _finish_reason(word).rank >= _finish_reason(self.finish_reason).rank:
+        if self.finish_reason is None or _finish_reason(word).rank <= _finish_reason(self.finish_reason).rank:
             self.finish_reason = word
 
     def finish(self, *, streamed: bool) -> FinishReason | None:
