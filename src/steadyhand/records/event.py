@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args
 import msgspec
 
 from steadyhand.records.base import Record
-from steadyhand.records.chat import CallTiming, Finish, FinishReason, Message, Purpose, ToolCall, Usage
+from steadyhand.records.chat import CallTiming, Finish, Message, Purpose, ToolCall, Usage
 from steadyhand.records.evaluation import EvaluationResult
 
 ActionStatus = Literal["success", "error"]
