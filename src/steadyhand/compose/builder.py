@@ -145,6 +145,10 @@ class Builder:
                 if scenario.cell is None:
                     raise
                 raise SetupError(f"{scenario.cell.file}: {scenario.id}: {error}") from error
+        for variable in self._settings.plain_keys(self._models.names):
+            self.notices[
+                f"{variable} is too short or too plain to be told from ordinary text, so it is not masked in records"
+            ] = None
         self._budget.check(self._models.names)
 
     def prepare_judging(self, scenarios: Sequence[Scenario]) -> None:
