@@ -23,6 +23,7 @@ from steadyhand.records.location import Place, Problem
 from steadyhand.records.scenario import Scenario
 from steadyhand.redaction import (
     Redactor,
+    maskable,
     secrets_in_command,
     secrets_in_table,
     secrets_in_url,
@@ -264,6 +265,17 @@ class Settings:
                 file = self.config.folder / self.config.env_file
             self._variables = {**os.environ, **_read_env(file)} if file else dict(os.environ)
         return self._variables
+
+    def plain_keys(self, models: Iterable[str]) -> list[str]:
+        """The variables with keys of these models' providers that cannot be masked."""
+        found: list[str] = []
+        for provider in dict.fromkeys(model.partition("/")[0] for model in models):
+            table = self.config.providers.get(provider)
+            variable = (table.api_key_env if table is not None else None) or f"{provider.upper()}_API_KEY"
+            value = self.variables.get(variable, "").strip()
+            if value and not maskable(value):
+                found.append(variable)
+        return found
 
     def redactor(self, scenarios: Iterable[Scenario] = ()) -> Redactor:
         """The redactor for all secrets of the run."""
