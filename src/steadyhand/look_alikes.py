@@ -23,8 +23,8 @@ _CYRILLIC = "\u0400-\u0482\u048a-\u052f"
 _GREEK = "\u0370-\u0373\u0376\u0377\u037b-\u037d\u037f\u0386-\u03ff"
 _OTHERS = "\u0531-\u0556\u0561-\u0587\u13a0-\u13f5\uab70-\uabbf\ua4d0-\ua4f7"
 _ALL = (_LATIN, _CYRILLIC, _GREEK, _OTHERS)
-_JOINED = "['*_~`\u200b]*"
-"""What may stand inside a word: an apostrophe, emphasis, a space of no width."""
+_JOINED = "[-'0-9*_~`\u200b]*"
+"""What may stand inside a word: an apostrophe, a hyphen, digits, emphasis, a space of no width."""
 
 _WORD = re.compile(rf"[{''.join(_ALL)}](?:{_JOINED}[{''.join(_ALL)}])*")
 _NOT_LATIN = re.compile(f"[{_CYRILLIC}{_GREEK}{_OTHERS}]")
@@ -53,7 +53,8 @@ def mixes_scripts(text: str) -> bool:
 def unmixed(text: str, home: Script | None) -> str:
     """The text with each letter of a word that mixes scripts spelled in `home`, where it looks like a letter of that.
 
-    Without `home`, a word is spelled in the script that all its letters can be, or else in that of most.
+    Without `home`, a word is spelled in the script that all its letters can be, or else in that of most; a hyphen may
+    then join words of two scripts.
     """
     return _WORD.sub(lambda word: _in_one_script(word[0], home) if mixes_scripts(word[0]) else word[0], text)
 
@@ -67,6 +68,8 @@ def _script_changes() -> re.Pattern[str]:
 def _in_one_script(word: str, home: Script | None) -> str:
     if home is not None:
         return word.translate(_spelling(home))
+    if "-" in word:
+        return "-".join(_in_one_script(part, None) if mixes_scripts(part) else part for part in word.split("-"))
     spelled: dict[Script, str] = {script: word.translate(_spelling(script)) for script in _SCRIPTS}
     for script, letters in spelled.items():
         if all(_SCRIPTS[script].match(letter) for letter in letters if letter.isalpha()):

@@ -157,6 +157,7 @@ def _spelled_text(source: str) -> _Spelled:
     text = without_references(source)
     if text.isascii():
         return _Spelled(text, mixed=False)
+    text = unicodedata.normalize("NFC", text)
     # Every step below reads the whole text: only those are taken that the characters in it call for.
     spelled = {char: _spelled(char) for char in set(text) if char > "\x7f"}
     before, after = "".join(spelled), "".join(spelled.values())
@@ -231,4 +232,4 @@ def _with_places(source: str) -> Iterator[tuple[str, Span]]:
         as_written = part == source[start:end]
         for cluster in _own(r"(?s)\X").finditer(part):
             at = (start + cluster.start(), start + cluster.end()) if as_written else (start, end)
-            yield from ((letter, at) for letter in cluster[0])
+            yield from ((letter, at) for letter in unicodedata.normalize("NFC", cluster[0]))
