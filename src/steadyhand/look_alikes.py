@@ -27,6 +27,8 @@ _JOINED = "[-'0-9*_~`\u200b]*"
 """What may stand inside a word: an apostrophe, a hyphen, digits, emphasis, a space of no width."""
 
 _WORD = re.compile(rf"[{''.join(_ALL)}](?:{_JOINED}[{''.join(_ALL)}])*")
+_WORD_SO_FAR = re.compile(rf"[{''.join(_ALL)}](?:{_JOINED}[{''.join(_ALL)}])*{_JOINED}\Z")
+_LONGEST_WORD = 100
 _NOT_LATIN = re.compile(f"[{_CYRILLIC}{_GREEK}{_OTHERS}]")
 _SCRIPTS: dict[Script, re.Pattern[str]] = {
     "Latin": re.compile(f"[{_LATIN}]"),
@@ -56,7 +58,17 @@ def unmixed(text: str, home: Script | None) -> str:
     Without `home`, a word is spelled in the script that all its letters can be, or else in that of most; a hyphen may
     then join words of two scripts.
     """
-    return _WORD.sub(lambda word: _in_one_script(word[0], home) if mixes_scripts(word[0]) else word[0], text)
+    parts: list[str] = []
+    taken = 0
+    for change in _script_changes().finditer(text):
+        if change.start() < taken:
+            continue
+        before = _WORD_SO_FAR.search(text, max(taken, change.start() - _LONGEST_WORD), change.start())
+        word = _WORD.match(text, before.start() if before else change.start())
+        if word is not None:
+            parts += [text[taken : word.start()], _in_one_script(word[0], home)]
+            taken = word.end()
+    return "".join([*parts, text[taken:]])
 
 
 @functools.cache
