@@ -36,7 +36,8 @@ def measure() -> list[Figure]:
 
 def _times(text: str) -> tuple[float, float]:
     """The best times for one new answer, in seconds: the bare search, and ours."""
-    bare, folded = [], []
+    bare: list[float] = []
+    folded: list[float] = []
     for number in range(ROUNDS):
         answers = [f"{text}{number}{at}" for at in range(20)]  # new ones: an answer's fold is kept
         started = time.perf_counter()

@@ -213,7 +213,7 @@ def pieces(script: str) -> st.SearchStrategy[str]:
 
 
 @pytest.mark.parametrize(("script", "name"), CASES, ids=lambda each: each.replace(" ", "-"))
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(data=st.data())
 def test_every_spelling_of_a_forbidden_text_is_found_at_its_place(script, name, data):
     piece = data.draw(pieces(script))
@@ -226,7 +226,7 @@ def test_every_spelling_of_a_forbidden_text_is_found_at_its_place(script, name, 
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(data=st.data())
 def test_spellings_in_one_another_are_found(script, data):
     piece = text = data.draw(pieces(script))
