@@ -14,8 +14,8 @@ AАΑᎪꓮ BВΒᏴꓐ CСϹᏟꓚ DᎠꓓ EЕΕᎬꓰ FϜꓝ GԌᏀꓖ HНΗ�
 VѴᏙꓦ WԜᎳꓪ XХΧꓫ YУΥҮᎩꓬ ZΖᏃꓜ
 aаα bьβв cсϲ dԁ eеε gց hһнհ iіιᎥ jјϳյ kкκ lӏ mм nηոռ oоοσօ pрρ qԛզ rг sѕ tтτ uυս vѵν wԝω xхχ yуγү ïї ÏЇ
 """
-"""A Latin letter, and the letters of Cyrillic, Greek, Armenian, Cherokee and Lisu that look like it. Written by hand in the
-manner of Unicode's confusables (UTS 39), for letters only; it goes further where a small letter has the shape of a
+"""A Latin letter, and the letters of Cyrillic, Greek, Armenian, Cherokee and Lisu that look like it. Written by hand
+in the manner of Unicode's confusables (UTS 39), for letters; it goes further where a small letter has the shape of a
 capital. The first of a script is what the Latin letter becomes in a word of that script."""
 
 _LATIN = "A-Za-z\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u024f\u1e00-\u1eff"
