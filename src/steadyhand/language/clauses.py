@@ -261,11 +261,9 @@ def _finished(reader: _Reader) -> tuple[Clause, ...]:
         start, end = draft.words[0].start, draft.words[-1].end
         words = tuple(word.text for word in draft.words)
         language = None if _is_foreign(reader.text, draft.words) else _language(score, overall, len(words))
-        marks = _marks(words, language)
-        if draft.quoted:
-            marks.add(Mark.QUOTATION)
+        around = {Mark.QUOTATION} if draft.quoted else set[Mark]()
         if draft.sentence in reader.asked:
-            marks.add(Mark.QUESTION)
+            around.add(Mark.QUESTION)
         found.append(
             Clause(
                 start=start,
@@ -274,7 +272,7 @@ def _finished(reader: _Reader) -> tuple[Clause, ...]:
                 words=tuple(draft.words),
                 language=language,
                 closing=draft.closing.strip(),
-                marks=frozenset(marks),
+                marks=marks_of(words, language) | around,
                 sentence=draft.sentence,
             )
         )
@@ -330,14 +328,15 @@ def _negating() -> frozenset[str]:
     return frozenset(single | _ELSEWHERE)
 
 
-def _marks(words: tuple[str, ...], language: str | None) -> set[Mark]:
+def marks_of(words: tuple[str, ...], language: str | None) -> frozenset[Mark]:
+    """The marks that the words of a clause bear."""
     own = None if language is None else LEXICA[language]
     marks = marked(words, _any_marks() if own is None else own.marks)
     if any(_negates(word) and (own is None or word not in own.closed) for word in words):
         marks.add(Mark.NEGATION)
     if (len(words) > 1 and own is not None and words[0] in own.asked) or _inverted(words):
         marks.add(Mark.QUESTION)
-    return marks
+    return frozenset(marks)
 
 
 def _negates(word: str) -> bool:

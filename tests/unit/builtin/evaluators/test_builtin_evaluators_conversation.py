@@ -195,7 +195,7 @@ async def test_flow_by_judge_is_the_share_of_patterns_it_found(check, threshold,
         ("I don\u2019t believe this has really been resolved.", 0.0),
         ("Thank you, but I am still frustrated.", 0.0),
         ("No problem, that was helpful.", 1.0),
-        ("Not only helpful but friendly.", 1.0),
+        ("Not only helpful but friendly.", None),
         ("Thank you, nothing else!", 1.0),
         ("I have no complaint, it is resolved.", 1.0),
         ("Is it resolved? I would be happy if it were.", None),
@@ -222,7 +222,7 @@ async def test_own_indicators_replace_one_list_and_keep_the_other(check):
     written = {
         "type": "user_satisfaction", "measurement_method": "keyword_analysis", "indicators": {"positive": ["groovy"]}
     }  # fmt: skip
-    result = await check(written, talk("a", "b", "great, groovy, useless", "c"))
+    result = await check(written, talk("a", "b", "great, groovy", "c", "useless", "d"))
     assert (result.figures["positive"], result.figures["negative"]) == (1, 1)
 
 

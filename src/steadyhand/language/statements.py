@@ -1,0 +1,156 @@
+"""Whether something that was found in a text is plainly stated there: an act advised, an apology, a solution.
+
+As with keywords, yes takes a clause without a mark that could turn its sense, and in a strict reading one whose every
+word is known.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+
+from steadyhand.language.answer import Answer, Reading
+from steadyhand.language.clauses import LEXICA, Clause, clauses, marks_of
+from steadyhand.language.lexicon import Mark, Phrase, phrases, word_set
+from steadyhand.text_match import Span
+
+TURNING = frozenset(Mark) - {Mark.DUTY}
+"""The marks that a plain statement does not have. What one must do is plain."""
+
+CONTRARY = frozenset((Mark.NEGATION, Mark.CONTRAST, Mark.RETRACTION, Mark.IRONY))
+"""The marks that the rest of the text does not have either."""
+
+_URGES = phrases(
+    """
+    do not hesitate to; don't hesitate to; never hesitate to; do not wait to; don't wait to; do not delay;
+    zögern sie nicht; n' hésitez pas à; no dude en
+    """
+)
+_FORBIDDING = phrases("do not; don't; never; please do not; please don't; and do not; and don't")
+_FORBIDDEN = word_set("drive wait delay eat drink move touch use enter hang stay lift smoke run walk open go take")
+_TURNS_DENIAL = word_set("only just hesitate wait delay forget fail postpone worry doubt afraid stop merely")
+
+
+def stated(
+    text: str,
+    spans: Sequence[Span],
+    *,
+    strict: bool = True,
+    rest: frozenset[Mark] = CONTRARY,
+    allowed: Sequence[Mark] = (),
+) -> Reading:
+    """How what stands at the spans is said. One that is denied makes it no; otherwise one that is plain makes it yes.
+
+    `strict`: every other word of its sentence is known. `rest` are the marks that make a doubt of it in another
+    sentence of the text, `allowed` those that its own may have.
+    """
+    read = clauses(text)
+    found = [_at(read, span, strict=strict, rest=rest, allowed=frozenset(allowed)) for span in spans]
+    for answer in (Answer.NO, Answer.YES):
+        for reading in found:
+            if reading.answer is answer:
+                return reading
+    return found[0] if found else Reading(answer=Answer.NO, why="it is not said")
+
+
+def is_courtesy(text: str) -> bool:
+    """Whether a text has nothing but thanks and farewells, and so nothing to do with any matter."""
+    read = clauses(text)
+    known = frozenset(phrase for each in LEXICA.values() for phrase in each.courtesies)
+    return bool(read) and all(clause.folded in known and Mark.QUESTION not in clause.marks for clause in read)
+
+
+def _at(
+    read: Sequence[Clause], span: Span, *, strict: bool, rest: frozenset[Mark], allowed: frozenset[Mark]
+) -> Reading:
+    here = [clause for clause in read if clause.start < span[1] and span[0] < clause.end]
+    if not here:
+        return Reading(answer=Answer.CANNOT_TELL, why="it is not part of a clause")
+    told = Reading(answer=Answer.YES, why="it is said plainly")
+    for clause in read:
+        if clause in here:
+            reading = _clause(clause, span, strict=strict, allowed=allowed)
+        elif clause.sentence in {each.sentence for each in here}:
+            reading = _beside(clause, TURNING - allowed, strict=strict)
+        else:
+            reading = _beside(clause, rest, strict=False)
+        if reading is not None and reading.answer is Answer.NO:
+            return reading
+        if reading is not None and told.answer is Answer.YES:
+            told = reading
+    first = here[0]
+    return (
+        told
+        if told.clause
+        else Reading(answer=told.answer, why=told.why, clause=first.text, start=first.start, end=first.end)
+    )
+
+
+def _clause(clause: Clause, span: Span, *, strict: bool, allowed: frozenset[Mark]) -> Reading | None:
+    """What its own clause leaves of it; None if nothing speaks against it."""
+    before = tuple(word.text for word in clause.words if word.end <= span[0])
+    after = tuple(word.text for word in clause.words if word.start >= span[1])
+    urged = next((urge for urge in _URGES if before[-len(urge) :] == urge), ())
+    before = before[: len(before) - len(urged)]
+    outside = (*before, "", *after)
+    marks = (marks_of(outside, clause.language) | clause.marks & {Mark.QUESTION, Mark.QUOTATION}) & (TURNING - allowed)
+    if marks and marks <= {Mark.NEGATION, Mark.RETRACTION} and _is_denied(before, clause.language):
+        return _reading(Answer.NO, "it is negated", clause)
+    if marks:
+        return _reading(Answer.CANNOT_TELL, because(marks), clause)
+    if strict and (unknown := unknown_words([*before, *after], clause.language)):
+        return _reading(Answer.CANNOT_TELL, not_known(unknown), clause)
+    return None
+
+
+def _is_denied(before: Phrase, language: str | None) -> bool:
+    return Mark.NEGATION in marks_of((*before, ""), language) and not _TURNS_DENIAL & set(before)
+
+
+def _beside(clause: Clause, marks: frozenset[Mark], *, strict: bool) -> Reading | None:
+    if _forbids(clause) or clause.folded in LEXICA["en"].courtesies:
+        return None
+    if found := clause.marks & marks:
+        return _reading(Answer.CANNOT_TELL, f"the text also says {clause.text[:80]!r}: {because(found)}", clause)
+    if strict and (unknown := unknown_words(clause.folded, clause.language)):
+        return _reading(Answer.CANNOT_TELL, not_known(unknown), clause)
+    return None
+
+
+def _forbids(clause: Clause) -> bool:
+    """Whether it is a warning of something else: "do not drive"."""
+    words = clause.folded
+    opening = next((phrase for phrase in _FORBIDDING if words[: len(phrase)] == phrase), None)
+    if opening is None or len(words) == len(opening) or words[len(opening)] not in _FORBIDDEN:
+        return False
+    return Mark.NEGATION not in marks_of(("", *words[len(opening) + 1 :]), clause.language)
+
+
+@functools.cache
+def known_words(code: str, *, advice: bool) -> frozenset[str]:
+    """The words that a plain clause of the language may have; more in the words of an agent that gives advice."""
+    each = LEXICA[code]
+    known = (each.closed - each.asked - each.others) | each.content | each.topics
+    return known | each.acts if advice else known
+
+
+def unknown_words(words: Sequence[str], language: str | None) -> list[str]:
+    """The words that are not known in the language; without one, in the language that knows most of them."""
+    found: list[list[str]] = []
+    for code in [language] if language else LEXICA:
+        known = known_words(code, advice=True)
+        found.append([word for word in words if word not in known and not word[:1].isdigit()])
+    return min(found, key=len)
+
+
+def because(marks: frozenset[Mark]) -> str:
+    return f"it has a {', a '.join(sorted(marks))}".replace("a irony", "irony")
+
+
+def not_known(words: Sequence[str]) -> str:
+    listed = ", ".join(repr(word[:40]) for word in dict.fromkeys(words[:3]))
+    return f"{listed} may change what it means"
+
+
+def _reading(answer: Answer, why: str, clause: Clause) -> Reading:
+    return Reading(answer=answer, why=why, clause=clause.text, start=clause.start, end=clause.end)
