@@ -16,13 +16,13 @@ ENGLISH = lexicon(
     only very really quite now
     """,
     content="""
-    again exactly right correct correctly clear clearly completely totally fully absolutely extremely truly definitely
-    finally immediately quickly quick fast today much many lot lots guys mate sir madam dear hello hi hey bye goodbye
-    good nice great excellent perfect perfectly wonderful awesome fantastic amazing brilliant lovely helpful kind
-    friendly useful ok okay alright cool super best better yes yep yay thank thanks thankyou thx ty cheers appreciate
-    appreciated grateful thankful happy glad pleased satisfied delighted relieved resolved solved fixed sorted settled
-    cleared confirmed received arrived works worked working answered answers helped helps makes sense job news
-    understand understood
+    explains again exactly right correct correctly clear clearly completely totally fully absolutely extremely truly
+    definitely finally immediately quickly quick fast today much many lot lots guys mate sir madam dear hello hi hey
+    bye goodbye good nice great excellent perfect perfectly wonderful awesome fantastic amazing brilliant lovely
+    helpful kind friendly useful ok okay alright cool super best better yes yep yay thank thanks thankyou thx ty
+    cheers appreciate appreciated grateful thankful happy glad pleased satisfied delighted relieved resolved solved
+    fixed sorted settled cleared confirmed received arrived works worked working answered answers helped helps makes
+    sense job news understand understood
     """,
     topics="""
     problem problems issue issues question questions case ticket request order account help answer solution support
@@ -36,17 +36,17 @@ ENGLISH = lexicon(
     """,
     acts="""
     charge charges charged deposit fee bank statement double twice repeat advise recommend urge advice stands
-    emergency hospital doctor unlock door sit lie down stay calm away once still leave building area get help yes is
-    needed necessary required right choice out outside now first alarm sound activate start give here there evacuate
-    hall safe safely keep with you front power cable box device wifi network browser cache password username account
-    order number update updates latest version setup install reinstall app page tab top left please follow open click
-    press go restart select enter choose tap try settings menu button second third next issued issue refunded
-    corrected reset updated arranged sent replaced connect connecting connected transfer transferring transferred
-    escalating escalate escalated specialist supervisor manager agent human colleague department call services
-    ambulance sorry apologize apologise apologies hear frustrating will i'll we'll fix fixing solve resolve resolving
-    check checked verify sign log new link below following instructions how full amount dollars euros business days
-    your card original method send sending arrange replace replacement let's off on unplug plug wait seconds minutes
-    turn back in contact must need needs should immediately urgent at
+    emergency hospital doctor unlock door sit lie down stay calm once still leave building area get help yes is needed
+    necessary required right choice out outside now first alarm sound activate start give here there evacuate hall
+    safe safely keep with you front power cable box device wifi network browser cache password username account order
+    number update updates latest version setup install reinstall app page tab top left please follow open click press
+    go restart select enter choose tap try settings menu button second third next issued issue refunded corrected
+    reset updated arranged sent replaced connect connecting connected transfer transferring transferred escalating
+    escalate escalated specialist supervisor manager agent human colleague department call services ambulance sorry
+    apologize apologise apologies hear frustrating will i'll we'll fix fixing solve resolve resolving check checked
+    verify sign log new link below following instructions how full amount dollars euros business days your card
+    original method send sending arrange replace replacement let's off on unplug plug wait seconds minutes turn back
+    in contact must need needs should immediately urgent at
     """,
     asked="how why when where who what which whom whose",
     others="""
@@ -99,9 +99,9 @@ ENGLISH = lexicon(
         wants; wanted; would be; would have been; in advance; dream; ideally; supposed
         """,
         Mark.CONTRAST: """
-        before; already; back; but; however; although; though; nevertheless; nonetheless; whereas; except; yet; still;
-        despite; anyway; anyways; regardless; while; albeit; on the other hand; other than; apart from; even so;
-        instead; too bad; only; just not; at least; rather; until; till
+        but; however; although; though; nevertheless; nonetheless; whereas; except; yet; still; despite; anyway;
+        anyways; regardless; while; albeit; on the other hand; other than; apart from; even so; instead; too bad;
+        only; just not; at least; rather; until; till
         """,
         Mark.REPORT: """
         say; says; said; saying; tell; tells; told; telling; claim; claims; claimed; claiming; promise; promised;

@@ -18,7 +18,7 @@ from steadyhand.language.lexicon import Lexicon, Mark, Phrase, word_set
 from steadyhand.language.statements import CONTRARY, because, known_words, not_known
 from steadyhand.records.base import Record
 
-_MOST_PLACES = 200
+_MOST_PLACES = 50
 _FACES = word_set(
     """
     :) :-) :D :-D =) \U0001f642 \U0001f60a \U0001f600 \U0001f601 \U0001f603 \U0001f604 \U0001f44d \U0001f64f \u2764
@@ -28,6 +28,8 @@ _FACES = word_set(
 _TRAILING_OFF = ("..", "\u2026")
 _DENIED = frozenset((Mark.NEGATION, Mark.REPORT))
 _OWN_VIEW = word_set("think believe feel said say find")
+_REFUSING = word_set("no nope nah nein non")
+_SUBJECTS = word_set("i it this that we you all everything es das ich c' ça está")
 _OWN_OPENING = word_set("i we nothing none")
 _TURNED = word_set("so more better as only too happier longer")
 """After a negation these may turn it into praise: "never been so happy"."""
@@ -204,6 +206,8 @@ class _Message:
         reporting = [word for word in clause.folded if Mark.REPORT in marks_of((word,), clause.language)]
         if reporting and (clause.folded[0] not in _OWN_OPENING or not _OWN_VIEW.issuperset(reporting)):
             return False
+        if len(before) > 1 and before[0] in _REFUSING and before[1] in _SUBJECTS:
+            return False  # "No it is resolved" answers a question
         unknown = set(self._unknown(clause)) - {*denying, *reporting, *words}
         return single and plain and not unknown and not _TURNED & set(clause.folded)
 

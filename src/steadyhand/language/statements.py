@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from steadyhand.language.answer import Answer, Reading
 from steadyhand.language.clauses import LEXICA, Clause, clauses, marks_of
 from steadyhand.language.lexicon import Mark, Phrase, phrases, word_set
-from steadyhand.text_match import Span
+from steadyhand.text_match import Span, nfc
 
 TURNING = frozenset(Mark) - {Mark.DUTY}
 """The marks that a plain statement does not have. What one must do is plain."""
@@ -20,6 +20,10 @@ TURNING = frozenset(Mark) - {Mark.DUTY}
 CONTRARY = frozenset((Mark.NEGATION, Mark.CONTRAST, Mark.RETRACTION, Mark.IRONY))
 """The marks that the rest of the text does not have either."""
 
+_STRAIGHT = str.maketrans({"\u2018": "'", "\u2019": "'", "\u02bc": "'", "\u201c": '"', "\u201d": '"'})
+_WIDTHLESS = dict.fromkeys((0xAD, *range(0x200B, 0x2010), 0x2060, 0xFEFF))
+_DENYING = frozenset((Mark.NEGATION, Mark.RETRACTION, Mark.HEDGE))
+_MOST_PLACES = 50
 _URGES = phrases(
     """
     do not hesitate to; don't hesitate to; never hesitate to; do not wait to; don't wait to; do not delay;
@@ -29,6 +33,12 @@ _URGES = phrases(
 _FORBIDDING = phrases("do not; don't; never; please do not; please don't; and do not; and don't")
 _FORBIDDEN = word_set("drive wait delay eat drink move touch use enter hang stay lift smoke run walk open go take")
 _TURNS_DENIAL = word_set("only just hesitate wait delay forget fail postpone worry doubt afraid stop merely")
+
+
+def normal(text: str) -> str:
+    """The text for patterns: accented letters normalised, quotation marks straight, without soft hyphens and spaces of
+    no width."""
+    return nfc(text).translate(_STRAIGHT | _WIDTHLESS)
 
 
 def stated(
@@ -45,7 +55,9 @@ def stated(
     sentence of the text, `allowed` those that its own may have.
     """
     read = clauses(text)
-    found = [_at(read, span, strict=strict, rest=rest, allowed=frozenset(allowed)) for span in spans]
+    found = [_at(read, span, strict=strict, rest=rest, allowed=frozenset(allowed)) for span in spans[:_MOST_PLACES]]
+    if len(spans) > _MOST_PLACES:
+        found.append(Reading(answer=Answer.CANNOT_TELL, why="it is said too often to read each place"))
     for answer in (Answer.NO, Answer.YES):
         for reading in found:
             if reading.answer is answer:
@@ -66,24 +78,19 @@ def _at(
     here = [clause for clause in read if clause.start < span[1] and span[0] < clause.end]
     if not here:
         return Reading(answer=Answer.CANNOT_TELL, why="it is not part of a clause")
-    told = Reading(answer=Answer.YES, why="it is said plainly")
+    sentences = {clause.sentence for clause in here}
+    told: Reading | None = None
     for clause in read:
-        if clause in here:
+        if here[0].start <= clause.start <= here[-1].start:
             reading = _clause(clause, span, strict=strict, allowed=allowed)
-        elif clause.sentence in {each.sentence for each in here}:
+        elif clause.sentence in sentences:
             reading = _beside(clause, TURNING - allowed, strict=strict)
         else:
             reading = _beside(clause, rest, strict=False)
         if reading is not None and reading.answer is Answer.NO:
             return reading
-        if reading is not None and told.answer is Answer.YES:
-            told = reading
-    first = here[0]
-    return (
-        told
-        if told.clause
-        else Reading(answer=told.answer, why=told.why, clause=first.text, start=first.start, end=first.end)
-    )
+        told = told or reading
+    return told or _reading(Answer.YES, "it is said plainly", here[0])
 
 
 def _clause(clause: Clause, span: Span, *, strict: bool, allowed: frozenset[Mark]) -> Reading | None:
@@ -94,7 +101,7 @@ def _clause(clause: Clause, span: Span, *, strict: bool, allowed: frozenset[Mark
     before = before[: len(before) - len(urged)]
     outside = (*before, "", *after)
     marks = (marks_of(outside, clause.language) | clause.marks & {Mark.QUESTION, Mark.QUOTATION}) & (TURNING - allowed)
-    if marks and marks <= {Mark.NEGATION, Mark.RETRACTION} and _is_denied(before, clause.language):
+    if marks and marks <= _DENYING and _is_denied(before, clause.language):
         return _reading(Answer.NO, "it is negated", clause)
     if marks:
         return _reading(Answer.CANNOT_TELL, because(marks), clause)
@@ -132,6 +139,12 @@ def known_words(code: str, *, advice: bool) -> frozenset[str]:
     each = LEXICA[code]
     known = (each.closed - each.asked - each.others) | each.content | each.topics
     return known | each.acts if advice else known
+
+
+@functools.cache
+def small_words() -> frozenset[str]:
+    """The pronouns, articles, question words and the like of every language."""
+    return frozenset(word for each in LEXICA.values() for word in each.closed | each.asked)
 
 
 def unknown_words(words: Sequence[str], language: str | None) -> list[str]:
