@@ -199,6 +199,7 @@ class _Reader:
         return before in tuple("{[,:") or after in tuple("}],:") or not after
 
 
+@functools.lru_cache(maxsize=8)
 def clauses(text: str) -> tuple[Clause, ...]:
     """The clauses of the text, in order."""
     reader = _Reader(text)
@@ -242,6 +243,9 @@ def _punctuate(reader: _Reader, kind: str, span: tuple[int, int], said: str) -> 
 
 
 def _add(reader: _Reader, start: int, end: int, said: str) -> None:
+    if said.isascii() and said.isalnum():
+        reader.word(start, end, said.lower())
+        return
     folded = _INSIDE.sub("", nfc(said)).translate(_STRAIGHT).casefold()
     if elided := _ELISION.match(folded):
         reader.word(start, start + elided.end(), elided[0])
@@ -336,6 +340,8 @@ def marks_of(words: tuple[str, ...], language: str | None) -> frozenset[Mark]:
         marks.add(Mark.NEGATION)
     if (len(words) > 1 and own is not None and words[0] in own.asked) or _inverted(words):
         marks.add(Mark.QUESTION)
+    if len(words) > 1 and words[0] == "so":
+        marks.add(Mark.IRONY)
     return frozenset(marks)
 
 

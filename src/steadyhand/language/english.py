@@ -30,29 +30,29 @@ ENGLISH = lexicon(
     email login device router phone app website internet connection printer computer subscription delivery package
     parcel steps step time patience reply response work day evening morning
     """,
+    troubles="problem problems issue issues question questions case ticket request",
     cures="""
     resolved solved fixed sorted settled cleared confirmed received arrived works worked working answered answers
     helped helps clear
     """,
     acts="""
     charge charges charged deposit fee bank statement double twice repeat advise recommend urge advice stands
-    emergency hospital doctor unlock door sit lie down stay calm once still leave building area get help yes is needed
-    necessary required right choice out outside now first alarm sound activate start give here there evacuate hall
-    safe safely keep with you front power cable box device wifi network browser cache password username account order
-    number update updates latest version setup install reinstall app page tab top left please follow open click press
-    go restart select enter choose tap try settings menu button second third next issued issue refunded corrected
-    reset updated arranged sent replaced connect connecting connected transfer transferring transferred escalating
-    escalate escalated specialist supervisor manager agent human colleague department call services ambulance sorry
-    apologize apologise apologies hear frustrating will i'll we'll fix fixing solve resolve resolving check checked
-    verify sign log new link below following instructions how full amount dollars euros business days your card
-    original method send sending arrange replace replacement let's off on unplug plug wait seconds minutes turn back
-    in contact must need needs should immediately urgent at
+    emergency hospital doctor unlock door sit lie down stay once still building area get help yes is needed necessary
+    required right choice outside now first alarm sound activate start give here there evacuate hall safe safely with
+    you front power cable box device wifi network browser cache password username account order number update updates
+    latest version setup install reinstall app page tab top left please follow open click press go restart select
+    enter choose tap try settings menu button second third next issued issue refunded corrected reset updated arranged
+    sent connect connecting connected transfer transferring transferred escalating escalate escalated specialist
+    supervisor manager agent human colleague department call services ambulance sorry apologize apologise apologies
+    hear frustrating will i'll we'll fix fixing solve resolve resolving check checked verify sign log new link below
+    following instructions how full amount dollars euros business days your card original method send sending arrange
+    on unplug plug wait seconds minutes in contact must need needs should immediately urgent at
     """,
     asked="how why when where who what which whom whose",
     others="""
-    he him his she her hers they them their he's she's they're they've they'll who whose everyone everybody anyone
-    someone myself yourself had did does do as than then or by from into over after before here there each every any
-    anything something can what mine both i'd we'd you'd it'd being
+    yours ours he him his she her hers they them their he's she's they're they've they'll who whose everyone everybody
+    anyone someone myself yourself had did does do as than then or by from into over after before here there each
+    every any anything something can what mine both i'd we'd you'd it'd being
     """,
     harmless="""
     i have no complaints; i have no complaint; that is all i wanted to know; that's all i wanted to know;
@@ -113,13 +113,13 @@ ENGLISH = lexicon(
         suggests
         """,
         Mark.HEDGE: """
-        help me; help us; answer me; answer us; was working; were working; works today; had; i was; we were; might;
-        may; maybe; perhaps; possibly; probably; could; seems; seem; seemed; appears; appear; appeared; consider;
-        considering; considered; sort of; kind of; somewhat; almost; nearly; partly; partially; half; halfway; mostly;
-        temporarily; usually; sometimes; often; presumably; potentially; likely; roughly; would; try; trying; tried;
-        tries; some; something like; more or less; ish; unsure; uncertain; sure whether; optional; optionally; option;
-        options; alternatively; used to; was going to; going to; gonna; will; shall; i'll; we'll; you'll; it'll;
-        they'll; he'll; she'll; that'll; attempt; attempted; supposedly; feel free
+        for today; in part; help me; help us; answer me; answer us; was working; were working; works today; had;
+        i was; we were; might; may; maybe; perhaps; possibly; probably; could; seems; seem; seemed; appears; appear;
+        appeared; consider; considering; considered; sort of; kind of; somewhat; almost; nearly; partly; partially;
+        half; halfway; mostly; temporarily; usually; sometimes; often; presumably; potentially; likely; roughly;
+        would; try; trying; tried; tries; some; something like; more or less; ish; unsure; uncertain; sure whether;
+        optional; optionally; option; options; alternatively; used to; was going to; going to; gonna; will; shall;
+        i'll; we'll; you'll; it'll; they'll; he'll; she'll; that'll; attempt; attempted; supposedly; feel free
         """,
         Mark.DUTY: "must; should; ought; have to; has to; had to; need to; needs to; got to; supposed to",
         Mark.DELAY: """
@@ -138,8 +138,8 @@ ENGLISH = lexicon(
         typical; just what; just great; just perfect; just wonderful; just fantastic; just awesome; just lovely;
         of course; obviously; clearly; genius; sarcasm; /s; ironically; ironic; thanks to you; thank to; thanks to;
         real helpful; real great; way to go; big surprise; what a surprise; shocker; nice try; good luck; another;
-        yet another; about as; as helpful as; so helpful; how helpful; how nice; how wonderful; how lovely;
-        i love how; i love when; love how; gee; oh boy; go figure
+        yet another; about as; as helpful as; how helpful; how nice; how wonderful; how lovely; i love how;
+        i love when; love how; gee; oh boy; go figure
         """,
         Mark.RETRACTION: """
         forget; ignore; disregard; never mind; nevermind; scratch that; strike that; take that back; take it back;

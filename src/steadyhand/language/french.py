@@ -25,6 +25,7 @@ FRENCH = lexicon(
     support service équipe information informations explication explications facture paiement remboursement colis
     livraison temps patience travail
     """,
+    troubles="problème problèmes souci soucis question questions",
     cures="""
     résolu résolue résolus réglé réglée réparé réparée corrigé arrivé arrivée reçu marche fonctionne aidé répondu
     """,
@@ -68,10 +69,10 @@ FRENCH = lexicon(
         appelle; entendu; demande; demandé; déclare; annoncé
         """,
         Mark.HEDGE: """
-        j' étais; étais; étiez; peut-être; probablement; sûrement; éventuellement; possiblement; pourrait; pourriez;
-        semble; semblait; presque; quasi; quasiment; partiellement; moitié; plutôt; assez; parfois; souvent; environ;
-        apparemment; essaie; essayez; essayé; essayer; vais; va; allez; allons; vont; sera; serai; seront; sans doute;
-        envisagez
+        une fois; j' étais; étais; étiez; peut-être; probablement; sûrement; éventuellement; possiblement; pourrait;
+        pourriez; semble; semblait; presque; quasi; quasiment; partiellement; moitié; plutôt; assez; parfois; souvent;
+        environ; apparemment; essaie; essayez; essayé; essayer; vais; va; allez; allons; vont; sera; serai; seront;
+        sans doute; envisagez
         """,
         Mark.DUTY: "doit; dois; devez; doivent; faut; devrait; devrais; devriez; faudrait",
         Mark.DELAY: """

@@ -29,6 +29,7 @@ GERMAN = lexicon(
     info information informationen erklärung erklärungen rechnung zahlung erstattung anliegen paket lieferung passwort
     gerät zeit mühe geduld arbeit drucker internet router rückerstattung
     """,
+    troubles="problem probleme frage fragen anliegen",
     cures="""
     gelöst erledigt behoben geklärt geregelt angekommen erhalten funktioniert klappt läuft geholfen hilft beantwortet
     """,
@@ -44,9 +45,9 @@ GERMAN = lexicon(
     """,
     harmless="""
     genau das habe ich gebraucht; genau das brauchte ich; das war's; einen schönen tag; einen schönen tag noch;
-    schönen tag noch; guten tag; schönen abend; das wäre alles; nein das war alles; das war alles;
-    das ist alles; sonst nichts; nichts weiter; keine weiteren fragen; ich habe keine weiteren fragen;
-    mehr brauche ich nicht; kein problem; keine fragen mehr; keine ursache; ich brauche nichts weiter
+    schönen tag noch; guten tag; schönen abend; das wäre alles; nein das war alles; das war alles; das ist alles;
+    sonst nichts; nichts weiter; keine weiteren fragen; ich habe keine weiteren fragen; mehr brauche ich nicht;
+    kein problem; keine fragen mehr; keine ursache; ich brauche nichts weiter
     """,
     courtesies="""
     gern geschehen; gerne; bitte schön; auf wiedersehen; tschüss; danke; vielen dank; einen schönen tag;
@@ -76,10 +77,10 @@ GERMAN = lexicon(
         nenn; nennst
         """,
         Mark.HEDGE: """
-        schon; bereits; dass; ich war; wir waren; vielleicht; eventuell; womöglich; möglicherweise; wahrscheinlich;
-        vermutlich; könnte; könnten; dürfte; scheint; schien; wohl; fast; beinahe; teilweise; halb; halbwegs;
-        einigermaßen; irgendwie; bisschen; etwa; meist; meistens; manchmal; gewissermaßen; quasi; versuche; versucht;
-        versuchen; wird; werden; werde; etwas; überlegen; anscheinend
+        einmal; schon; bereits; dass; ich war; wir waren; vielleicht; eventuell; womöglich; möglicherweise;
+        wahrscheinlich; vermutlich; könnte; könnten; dürfte; scheint; schien; wohl; fast; beinahe; teilweise; halb;
+        halbwegs; einigermaßen; irgendwie; bisschen; etwa; meist; meistens; manchmal; gewissermaßen; quasi; versuche;
+        versucht; versuchen; wird; werden; werde; etwas; überlegen; anscheinend
         """,
         Mark.DUTY: "muss; müssen; musst; soll; sollen; sollte; sollten; sollten sie",
         Mark.DELAY: """

@@ -15,7 +15,7 @@ import regex
 from steadyhand.language.answer import Answer, Reading
 from steadyhand.language.clauses import LEXICA, Clause, Word, clauses, marks_of
 from steadyhand.language.lexicon import Lexicon, Mark, Phrase, word_set
-from steadyhand.language.statements import CONTRARY, because, known_words, not_known
+from steadyhand.language.statements import CONTRARY, LONGEST, because, known_words, not_known
 from steadyhand.records.base import Record
 
 _MOST_PLACES = 50
@@ -31,6 +31,9 @@ _OWN_VIEW = word_set("think believe feel said say find")
 _REFUSING = word_set("no nope nah nein non")
 _SUBJECTS = word_set("i it this that we you all everything es das ich c' ça está")
 _OWN_OPENING = word_set("i we nothing none")
+_FILLING = word_set("really very again right so now wirklich wieder sehr vraiment très realmente muy")
+"""Words that do not make a clause: "helpful, really"."""
+
 _TURNED = word_set("so more better as only too happier longer")
 """After a negation these may turn it into praise: "never been so happy"."""
 
@@ -137,7 +140,9 @@ class _Message:
         if self._is_all_of_it(words, clause):
             return Answer.YES, "it is the whole message"
         if first < 0:
-            return Answer.CANNOT_TELL, "its words are not parted by spaces"
+            return Answer.CANNOT_TELL, "it is part of a longer text"
+        if len(clause.words) > LONGEST:
+            return Answer.CANNOT_TELL, "the clause is too long"
         if keyword in self.contrary:
             return self._told_against(clause, words, first)
         opposed = [said for said, answer in self.against.values() if answer is not Answer.NO]
@@ -175,8 +180,8 @@ class _Message:
 
     def _told_against(self, clause: Clause, words: Phrase, first: int) -> tuple[Answer, str]:
         """A keyword against: it takes no more than a plain clause in a supported language."""
-        if first < 0:
-            return Answer.CANNOT_TELL, "its words are not parted by spaces"
+        if first < 0 or len(clause.words) > LONGEST:
+            return Answer.CANNOT_TELL, "it is part of a longer text"
         marks = self._marks_beside(clause, words, first) - {Mark.CONTRAST}
         if marks and marks <= _DENIED and self._is_denied(clause, words, first):
             return Answer.NO, "it is negated"
@@ -194,7 +199,8 @@ class _Message:
     def _marks_beside(self, clause: Clause, words: Phrase, first: int) -> frozenset[Mark]:
         """The marks of the clause without those of the keyword's own words."""
         rest = (*clause.folded[:first], "", *clause.folded[first + len(words) :])
-        return marks_of(rest, clause.language) | (clause.marks & {Mark.QUESTION, Mark.QUOTATION})
+        around = clause.marks & {Mark.QUESTION, Mark.QUOTATION, Mark.IRONY}
+        return marks_of(rest, clause.language) | (around - marks_of(words, clause.language))
 
     def _is_denied(self, clause: Clause, words: Phrase, first: int) -> bool:
         """Whether one negation stands before it, with nothing that might turn it."""
@@ -232,9 +238,12 @@ class _Message:
     def _unsettled(self, clause: Clause, lexicon: Lexicon) -> list[str]:
         """The topics that are only named: "my order" may be the start of anything."""
         words = set(clause.folded)
-        if words & lexicon.cures or any(word.start in self.said_at for word in clause.words):
+        praised = any(word.start in self.said_at for word in clause.words)
+        if not praised and words <= _FILLING:
+            return sorted(words)
+        if words & lexicon.cures:
             return []
-        return sorted(words & lexicon.topics)
+        return sorted(words & (lexicon.troubles if praised else lexicon.topics))
 
     def _is_word_known(self, word: Word, known: frozenset[str]) -> bool:
         text = word.text

@@ -33,16 +33,18 @@ class Lexicon(Record):
     """The words of a language, folded. `marks` has the phrases that bear a mark, by their first word.
 
     `closed` are its pronouns, articles, auxiliaries, prepositions and the like; a plain clause does not have the
-    `others`, such as those for other people. `content` are further words that say nothing against what stands beside
-    them. `topics` are what a matter is about, and `cures` what puts it right: "my order arrived" is plain, "my order"
-    is not. `acts` are the words of an agent that helps. `asked` are the words that open a question. `harmless` are
-    clauses of a user that may be ignored: "no more questions"; `courtesies` are those of anybody.
+    `others`, such as those for other people. `content` are further words that say nothing against what stands
+    beside them. `topics` are what a matter is about, and `cures` what puts it right: "my order arrived" is plain,
+    "my order" is not. `troubles` are the topics that nothing but a cure makes plain. `acts` are the words of an
+    agent that helps. `asked` are the words that open a question. `harmless` are clauses of a user that may be
+    ignored: "no more questions"; `courtesies` are those of anybody.
     """
 
     code: str
     closed: frozenset[str]
     content: frozenset[str]
     topics: frozenset[str]
+    troubles: frozenset[str]
     cures: frozenset[str]
     acts: frozenset[str]
     marks: Marked

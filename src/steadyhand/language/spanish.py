@@ -26,6 +26,7 @@ SPANISH = lexicon(
     problema problemas asunto pregunta preguntas pedido cuenta ayuda respuesta respuestas solución soluciones soporte
     servicio equipo información explicación factura pago reembolso paquete entrega tiempo paciencia trabajo
     """,
+    troubles="problema problemas asunto pregunta preguntas",
     cures="""
     resuelto resuelta resolvió solucionado solucionada solucionó arreglado arreglada arregló llegado llegó recibido
     recibí funciona ayudado ayudó
@@ -68,9 +69,9 @@ SPANISH = lexicon(
         cree; creen; preguntó; alega; presunto
         """,
         Mark.HEDGE: """
-        estaba; estábamos; quizás; quizá; tal vez; posiblemente; probablemente; podría; podrían; puede; pueden;
-        parece; parecía; casi; medio; parcialmente; algo; a veces; más o menos; aproximadamente; intento; intente;
-        intentar; intentado; voy; va; vamos; van; será; serán; supongo; imagino; considere
+        una vez; estaba; estábamos; quizás; quizá; tal vez; posiblemente; probablemente; podría; podrían; puede;
+        pueden; parece; parecía; casi; medio; parcialmente; algo; a veces; más o menos; aproximadamente; intento;
+        intente; intentar; intentado; voy; va; vamos; van; será; serán; supongo; imagino; considere
         """,
         Mark.DUTY: "tiene que; tienen que; tengo que; hay que; debe; deben; debería; deberían",
         Mark.DELAY: """

@@ -22,6 +22,9 @@ CONTRARY = frozenset((Mark.NEGATION, Mark.CONTRAST, Mark.RETRACTION, Mark.IRONY)
 
 _STRAIGHT = str.maketrans({"\u2018": "'", "\u2019": "'", "\u02bc": "'", "\u201c": '"', "\u201d": '"'})
 _WIDTHLESS = dict.fromkeys((0xAD, *range(0x200B, 0x2010), 0x2060, 0xFEFF))
+LONGEST = 100
+"""The words of a clause beyond which it is not plain."""
+
 _DENYING = frozenset((Mark.NEGATION, Mark.RETRACTION, Mark.HEDGE))
 _MOST_PLACES = 50
 _URGES = phrases(
@@ -95,6 +98,8 @@ def _at(
 
 def _clause(clause: Clause, span: Span, *, strict: bool, allowed: frozenset[Mark]) -> Reading | None:
     """What its own clause leaves of it; None if nothing speaks against it."""
+    if len(clause.words) > LONGEST:
+        return _reading(Answer.CANNOT_TELL, "the clause is too long", clause)
     before = tuple(word.text for word in clause.words if word.end <= span[0])
     after = tuple(word.text for word in clause.words if word.start >= span[1])
     urged = next((urge for urge in _URGES if before[-len(urge) :] == urge), ())

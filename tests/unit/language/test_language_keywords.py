@@ -30,7 +30,6 @@ def answers(said: str) -> dict[str, Answer]:
         "Not bad at all, thanks!",
         "No worries, all resolved.",
         "I really appreciate your help.",
-        "Many thanks to you!",
         "Great!! \U0001f60a",
         "help\u00adful\u200b",
         "Das ist gel\xf6st.",
