@@ -48,6 +48,11 @@ ENGLISH = lexicon(
     following instructions how full amount dollars euros business days your card original method send sending arrange
     on unplug plug wait seconds minutes in contact must need needs should immediately urgent at
     """,
+    advising="""
+    a an the you your i i've have my it is this to for and at please now immediately instantly once urgent urgently
+    emergency need needs must should get call go sit lie down unlock door stay calm hurry advise recommend urge repeat
+    advice stands still yes needed required necessary first all everybody everyone
+    """,
     asked="how why when where who what which whom whose",
     others="""
     yours ours he him his she her hers they them their he's she's they're they've they'll who whose everyone everybody
@@ -79,7 +84,7 @@ ENGLISH = lexicon(
     """,
     marks={
         Mark.NEGATION: """
-        not; no; never; neither; nor; none; nothing; nobody; nowhere; noone; without; hardly; barely; scarcely;
+        false; not; no; never; neither; nor; none; nothing; nobody; nowhere; noone; without; hardly; barely; scarcely;
         rarely; seldom; cannot; cant; dont; doesnt; didnt; isnt; wasnt; arent; werent; wont; wouldnt; couldnt;
         shouldnt; havent; hasnt; hadnt; aint; nope; nah; nay; far from; anything but; opposite; so much for; unable;
         impossible; fail; fails; failed; failing; failure; refuse; refused; refuses; lack; lacks; lacked; lacking;

@@ -33,6 +33,10 @@ FRENCH = lexicon(
     suivez étapes suivantes ouvrez cliquez appuyez allez redémarrez choisissez paramètres menu page bouton remboursé
     envoyé transfère transféré responsable spécialiste collègue appelez ambulance urgences désolé désolée veuillez
     """,
+    advising="""
+    un une le la l' les des du de d' vous votre je j' mon c' est ce cela il faut devez appelez allez maintenant
+    immédiatement tout suite urgent urgence veuillez et à pour oui recommande conseille nécessaire tous
+    """,
     asked="pourquoi comment quand où qui quoi que quel quelle quels quelles combien est-ce qu'est-ce",
     others="""
     ils elles lui leur leurs on qui que qu' quoi où fait déjà trop plus même donc alors par chez vers ou es as

@@ -38,6 +38,10 @@ GERMAN = lexicon(
     zuerst dann erstattet gesendet geschickt weitergeleitet leite verbinde verbinden mitarbeiter kollegen spezialisten
     vorgesetzten eskaliere eskaliert rufen rettungswagen notruf tut leid
     """,
+    advising="""
+    ein eine einen der die das den sie ihr ich mein es ist dies bitte jetzt sofort umgehend dringend notfall müssen
+    sollten brauchen rufen rufe gehen setzen hin und zu ja empfehle rate nötig notwendig zuerst alle
+    """,
     asked="warum wieso weshalb wann wo wer wen wem wessen was wie welche welcher welches wozu",
     others="""
     er ihn ihm sein seine seinen wer man schon nur noch als bis gegen seit dass wie nach vor unter kann können muss

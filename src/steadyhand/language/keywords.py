@@ -38,7 +38,7 @@ _TURNED = word_set("so more better as only too happier longer")
 """After a negation these may turn it into praise: "never been so happy"."""
 
 
-class Said(Record):
+class KeywordReading(Record):
     """A keyword as it is said in one place."""
 
     keyword: str
@@ -47,7 +47,7 @@ class Said(Record):
 
 def keyword_readings(
     message: str, keywords: Iterable[str], *, contrary: Iterable[str] = (), advice: bool = False
-) -> tuple[Said, ...]:
+) -> tuple[KeywordReading, ...]:
     """How each keyword is said, place by place. A word belongs to the longest keyword it is part of.
 
     No keyword is meant in a message that has one of the `contrary`. With `advice`, the message is long and about the
@@ -56,7 +56,7 @@ def keyword_readings(
     return _Message(message, tuple(keywords), tuple(contrary), advice=advice).said()
 
 
-def keyword_meant(message: str, keywords: Iterable[str], *, advice: bool = False) -> Said | None:
+def keyword_meant(message: str, keywords: Iterable[str], *, advice: bool = False) -> KeywordReading | None:
     """What the keywords come to: the first that is meant, if none is negated; else the first that is said."""
     found = keyword_readings(message, keywords, advice=advice)
     if all(said.reading.answer is not Answer.NO for said in found):
@@ -79,9 +79,9 @@ class _Message:
         self.against = self._against()
         self.harmless = [self._is_harmless(at) for at in range(len(self.clauses))]
 
-    def said(self) -> tuple[Said, ...]:
+    def said(self) -> tuple[KeywordReading, ...]:
         return tuple(
-            Said(keyword=keyword, reading=self._reading(keyword, at, first))
+            KeywordReading(keyword=keyword, reading=self._reading(keyword, at, first))
             for keyword, at, first in self.places[:_MOST_PLACES]
         )
 
@@ -194,13 +194,14 @@ class _Message:
     def _is_all_of_it(self, words: Phrase, clause: Clause) -> bool:
         """Whether nothing else is said, in any language."""
         dotted = any(dots in clause.closing for dots in _TRAILING_OFF)
-        return self.everything == words and not dotted and not clause.marks & {Mark.QUESTION, Mark.QUOTATION}
+        return self.everything == words and not dotted and not (clause.marks - marks_of(clause.folded, clause.language))
 
     def _marks_beside(self, clause: Clause, words: Phrase, first: int) -> frozenset[Mark]:
         """The marks of the clause without those of the keyword's own words."""
         rest = (*clause.folded[:first], "", *clause.folded[first + len(words) :])
-        around = clause.marks & {Mark.QUESTION, Mark.QUOTATION, Mark.IRONY}
-        return marks_of(rest, clause.language) | (around - marks_of(words, clause.language))
+        around = clause.marks - marks_of(clause.folded, clause.language)
+        turned = (clause.marks & {Mark.QUESTION, Mark.IRONY}) - marks_of(words, clause.language)
+        return marks_of(rest, clause.language) | around | turned
 
     def _is_denied(self, clause: Clause, words: Phrase, first: int) -> bool:
         """Whether one negation stands before it, with nothing that might turn it."""

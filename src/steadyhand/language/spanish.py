@@ -35,6 +35,10 @@ SPANISH = lexicon(
     siga siguientes instrucciones abra pulse haga clic vaya reinicie elija ajustes menú página botón reembolsado
     enviado transfiero transferido supervisor especialista compañero llame ambulancia emergencias siento
     """,
+    advising="""
+    un una el la los las usted su yo mi es esto a al para y por favor ahora inmediatamente ya urgente urgencia
+    emergencia debe tiene que llame llamar vaya sí recomiendo aconsejo necesario necesaria todos
+    """,
     asked="qué cómo cuándo dónde quién quiénes cuál cuáles cuánto cuánta adónde",
     others="""
     él ella ellos ellas alguien quien que más como así o u cada era eran tan haber tenía os había

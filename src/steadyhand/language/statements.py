@@ -25,14 +25,16 @@ _WIDTHLESS = dict.fromkeys((0xAD, *range(0x200B, 0x2010), 0x2060, 0xFEFF))
 LONGEST = 100
 """The words of a clause beyond which it is not plain."""
 
+_UNDOING = CONTRARY | {Mark.CONDITION, Mark.DELAY}
 _DENYING = frozenset((Mark.NEGATION, Mark.RETRACTION, Mark.HEDGE))
 _MOST_PLACES = 50
 _URGES = phrases(
     """
-    do not hesitate to; don't hesitate to; never hesitate to; do not wait to; don't wait to; do not delay;
+    do not hesitate to; don't hesitate to; please do not hesitate to; please don't hesitate to; never hesitate to; do not wait to; don't wait to; do not delay;
     zögern sie nicht; n' hésitez pas à; no dude en
     """
 )
+_RIGHT_NOW = (("right", "now"), ("right", "away"))
 _FORBIDDING = phrases("do not; don't; never; please do not; please don't; and do not; and don't")
 _FORBIDDEN = word_set("drive wait delay eat drink move touch use enter hang stay lift smoke run walk open go take")
 _TURNS_DENIAL = word_set("only just hesitate wait delay forget fail postpone worry doubt afraid stop merely")
@@ -57,10 +59,10 @@ def stated(
     `strict`: every other word of its sentence is known. `rest` are the marks that make a doubt of it in another
     sentence of the text, `allowed` those that its own may have.
     """
-    read = clauses(text)
-    found = [_at(read, span, strict=strict, rest=rest, allowed=frozenset(allowed)) for span in spans[:_MOST_PLACES]]
     if len(spans) > _MOST_PLACES:
-        found.append(Reading(answer=Answer.CANNOT_TELL, why="it is said too often to read each place"))
+        return Reading(answer=Answer.CANNOT_TELL, why="it is said too often to read each place")
+    read = clauses(text)
+    found = [_at(read, span, strict=strict, rest=rest, allowed=frozenset(allowed)) for span in spans]
     for answer in (Answer.NO, Answer.YES):
         for reading in found:
             if reading.answer is answer:
@@ -68,11 +70,54 @@ def stated(
     return found[0] if found else Reading(answer=Answer.NO, why="it is not said")
 
 
+def repeated(text: str, spans: Sequence[Span]) -> Reading:
+    """Whether the advice or the statement at the spans still stands at the end of the text.
+
+    Its sentence has nothing but words that go with advice, and so has what follows it; what goes before it may give
+    reasons.
+    """
+    told = stated(text, spans, rest=_UNDOING)
+    if told.answer is not Answer.YES:
+        return told
+    read = clauses(text)
+    # What is said last counts.
+    last = _at(read, spans[-1], strict=True, rest=_UNDOING, allowed=frozenset())
+    for clause in read if last.answer is Answer.YES else ():
+        if clause.start < last.start or _is_neutral(clause):
+            continue
+        before, after = _outside(clause, spans[-1])
+        if clause.start > spans[-1][1] and (marks := clause.marks & TURNING):
+            return _reading(Answer.CANNOT_TELL, because(marks), clause)
+        if unknown := _not_advising((*before, *after), clause.language):
+            return _reading(Answer.CANNOT_TELL, not_known(unknown), clause)
+    return last
+
+
+def _is_neutral(clause: Clause) -> bool:
+    return _forbids(clause) or clause.folded in _courtesies()
+
+
+def _not_advising(words: Sequence[str], language: str | None) -> list[str]:
+    found: list[list[str]] = []
+    for code in [language] if language else LEXICA:
+        known = LEXICA[code].advising
+        found.append([word for at, word in enumerate(words) if word not in known and not _is_right_now(words, at)])
+    return min(found, key=len)
+
+
+def _is_right_now(words: Sequence[str], at: int) -> bool:
+    return tuple(words[at : at + 2]) in _RIGHT_NOW or tuple(words[max(0, at - 1) : at + 1]) in _RIGHT_NOW
+
+
+@functools.cache
+def _courtesies() -> frozenset[Phrase]:
+    return frozenset(phrase for each in LEXICA.values() for phrase in each.courtesies)
+
+
 def is_courtesy(text: str) -> bool:
     """Whether a text has nothing but thanks and farewells, and so nothing to do with any matter."""
     read = clauses(text)
-    known = frozenset(phrase for each in LEXICA.values() for phrase in each.courtesies)
-    return bool(read) and all(clause.folded in known and Mark.QUESTION not in clause.marks for clause in read)
+    return bool(read) and all(clause.folded in _courtesies() and Mark.QUESTION not in clause.marks for clause in read)
 
 
 def _at(
@@ -100,19 +145,26 @@ def _clause(clause: Clause, span: Span, *, strict: bool, allowed: frozenset[Mark
     """What its own clause leaves of it; None if nothing speaks against it."""
     if len(clause.words) > LONGEST:
         return _reading(Answer.CANNOT_TELL, "the clause is too long", clause)
-    before = tuple(word.text for word in clause.words if word.end <= span[0])
-    after = tuple(word.text for word in clause.words if word.start >= span[1])
-    urged = next((urge for urge in _URGES if before[-len(urge) :] == urge), ())
-    before = before[: len(before) - len(urged)]
-    outside = (*before, "", *after)
-    marks = (marks_of(outside, clause.language) | clause.marks & {Mark.QUESTION, Mark.QUOTATION}) & (TURNING - allowed)
+    before, after = _outside(clause, span)
+    around = clause.marks - marks_of(clause.folded, clause.language)
+    marks = (marks_of((*before, "", *after), clause.language) | around) & (TURNING - allowed)
     if marks and marks <= _DENYING and _is_denied(before, clause.language):
         return _reading(Answer.NO, "it is negated", clause)
     if marks:
         return _reading(Answer.CANNOT_TELL, because(marks), clause)
+    if ".." in clause.closing or "\u2026" in clause.closing:
+        return _reading(Answer.CANNOT_TELL, "it trails off", clause)
     if strict and (unknown := unknown_words([*before, *after], clause.language)):
         return _reading(Answer.CANNOT_TELL, not_known(unknown), clause)
     return None
+
+
+def _outside(clause: Clause, span: Span) -> tuple[Phrase, Phrase]:
+    """The words of the clause before the span, without an urge such as "do not hesitate to", and after it."""
+    before = tuple(word.text for word in clause.words if word.end <= span[0])
+    urged = next((urge for urge in _URGES if before[: len(urge)] == urge), ())
+    after = tuple(word.text for word in clause.words if word.start >= span[1])
+    return before[len(urged) :], after
 
 
 def _is_denied(before: Phrase, language: str | None) -> bool:
@@ -120,7 +172,7 @@ def _is_denied(before: Phrase, language: str | None) -> bool:
 
 
 def _beside(clause: Clause, marks: frozenset[Mark], *, strict: bool) -> Reading | None:
-    if _forbids(clause) or clause.folded in LEXICA["en"].courtesies:
+    if _is_neutral(clause):
         return None
     if found := clause.marks & marks:
         return _reading(Answer.CANNOT_TELL, f"the text also says {clause.text[:80]!r}: {because(found)}", clause)
@@ -143,7 +195,7 @@ def known_words(code: str, *, advice: bool) -> frozenset[str]:
     """The words that a plain clause of the language may have; more in the words of an agent that gives advice."""
     each = LEXICA[code]
     known = (each.closed - each.asked - each.others) | each.content | each.topics
-    return known | each.acts if advice else known
+    return known | each.acts | each.advising if advice else known
 
 
 @functools.cache

@@ -11,8 +11,7 @@ import pytest
 
 from steadyhand.language.answer import Answer
 from steadyhand.language.keywords import keyword_meant
-from steadyhand.language.lexicon import Mark
-from steadyhand.language.statements import CONTRARY, stated
+from steadyhand.language.statements import repeated
 from support.corpus import HALVES, LANGUAGES, Tally, corpus, tally
 
 DOCS = Path(__file__).parents[3] / "docs" / "conversations.md"
@@ -34,7 +33,7 @@ def advice(language: str) -> Callable[[str], Answer | None]:
 
     def read(message: str) -> Answer | None:
         spans = [match.span() for match in pattern.finditer(message)]
-        return stated(message, spans, rest=CONTRARY | {Mark.CONDITION, Mark.DELAY}).answer
+        return repeated(message, spans).answer
 
     return read
 

@@ -13,8 +13,7 @@ from steadyhand.builtin.evaluators.judge import SET_A_JUDGE, Unjudged, ask_judge
 from steadyhand.builtin.evaluators.text import PatternText, Text, excerpt, quoted
 from steadyhand.judging.material import turn_materials
 from steadyhand.language.answer import Answer, Reading
-from steadyhand.language.lexicon import Mark
-from steadyhand.language.statements import CONTRARY, is_courtesy, normal, stated
+from steadyhand.language.statements import is_courtesy, normal, repeated
 from steadyhand.ports.agent import Judgement, Material
 from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams
 from steadyhand.records.base import Record, counted
@@ -128,7 +127,7 @@ async def _by_words(
     for turn in turns:
         text = normal(turn.agent_response)
         spans = await search_all(params.expression, text, case_sensitive=params.case_sensitive)
-        read = stated(text, spans, rest=_UNDOING) if spans else None
+        read = repeated(text, spans) if spans else None
         since = first if read is None or read.answer is Answer.NO else first or turn.turn_number
         if since is None:
             continue
@@ -146,9 +145,6 @@ async def _by_words(
     if doubt is not None:
         return await _by_judge_of_doubt(params, first, doubt, turns, context)
     return _never(params, turns) if first is None else _held(params, first, turns)
-
-
-_UNDOING = CONTRARY | {Mark.CONDITION, Mark.DELAY}
 
 
 async def withdrawn(text: str, spans: Sequence[Span], forms: Sequence[str], *, after: int) -> str | None:
