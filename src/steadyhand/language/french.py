@@ -69,8 +69,8 @@ FRENCH = lexicon(
         """,
         Mark.REPORT: """
         dit; dire; dites; disent; disait; disiez; disant; prétend; prétendez; prétendent; promis; promet; assure;
-        assuré; selon; d'après; affirme; affirmé; soi-disant; croyais; pensais; pense; crois; paraît; appelez;
-        appelle; entendu; demande; demandé; déclare; annoncé
+        assuré; selon; d'après; affirme; affirmé; soi-disant; croyais; pensais; pense; crois; paraît; appelez ça;
+        appelez cela; appelle; entendu; demande; demandé; déclare; annoncé
         """,
         Mark.HEDGE: """
         une fois; j' étais; étais; étiez; peut-être; probablement; sûrement; éventuellement; possiblement; pourrait;

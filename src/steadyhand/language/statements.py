@@ -30,13 +30,14 @@ _DENYING = frozenset((Mark.NEGATION, Mark.RETRACTION, Mark.HEDGE))
 _MOST_PLACES = 50
 _URGES = phrases(
     """
-    do not hesitate to; don't hesitate to; please do not hesitate to; please don't hesitate to; never hesitate to; do not wait to; don't wait to; do not delay;
-    zögern sie nicht; n' hésitez pas à; no dude en
+    do not hesitate to; don't hesitate to; please do not hesitate to; please don't hesitate to;
+    never hesitate to; do not wait to; don't wait to; zögern sie nicht; n' hésitez pas à; no dude en
     """
 )
 _RIGHT_NOW = (("right", "now"), ("right", "away"))
 _FORBIDDING = phrases("do not; don't; never; please do not; please don't; and do not; and don't")
-_FORBIDDEN = word_set("drive wait delay eat drink move touch use enter hang stay lift smoke run walk open go take")
+_FORBIDDEN = word_set("drive wait delay eat drink move touch use enter hang stay lift smoke run walk open")
+_POINTING = word_set("it that this one them these those so")
 _TURNS_DENIAL = word_set("only just hesitate wait delay forget fail postpone worry doubt afraid stop merely")
 
 
@@ -187,7 +188,8 @@ def _forbids(clause: Clause) -> bool:
     opening = next((phrase for phrase in _FORBIDDING if words[: len(phrase)] == phrase), None)
     if opening is None or len(words) == len(opening) or words[len(opening)] not in _FORBIDDEN:
         return False
-    return Mark.NEGATION not in marks_of(("", *words[len(opening) + 1 :]), clause.language)
+    rest = words[len(opening) + 1 :]
+    return Mark.NEGATION not in marks_of(("", *rest), clause.language) and not _POINTING & set(rest)
 
 
 @functools.cache

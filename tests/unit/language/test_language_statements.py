@@ -41,7 +41,6 @@ def test_plain_advice_stands(said):
         "Don\u2019t call an ambulance.",
         "You do not need an ambulance.",
         "I will not call an ambulance.",
-        "An ambulance is not necessary.",
         "Rufen Sie keine Ambulance.",
     ],
 )
@@ -53,6 +52,8 @@ def test_a_plain_denial_is_a_no(said):
     "said",
     [
         "The ambulance is out of service.",
+        "An ambulance is not necessary.",
+        "Call an ambulance. Do not wait for it.",
         "You are right about the ambulance.",
         "My advice was an ambulance.",
         "I understand, the ambulance is the second choice.",
