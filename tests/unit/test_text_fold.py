@@ -12,7 +12,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from steadyhand.engine.negation import Reading, normal, places, reading
+from steadyhand.language.answer import Answer
+from steadyhand.language.keywords import keyword_meant
 from steadyhand.look_alikes import mixes_scripts
 from steadyhand.text_fold import aligned, as_read, fold
 from steadyhand.text_match import find_forbidden, is_forbidden
@@ -356,22 +357,16 @@ def test_case_alone_is_told_apart_where_case_matters(case_sensitive):
 @pytest.mark.parametrize(
     ("text", "keyword", "said"),
     [
-        ("It is sоlved, thanks", "solved", Reading.MEANT),
-        ("It is nоt solved", "solved", Reading.NEGATED),
-        ("It is n\u200bot solved", "solved", Reading.NEGATED),
-        ("It isn&#39;t solved", "solved", Reading.NEGATED),
-        ("解決\nしました", "解決しました", Reading.MEANT),
-        ("ｶｲｹﾂ", "カイケツ", Reading.MEANT),
-        ("تم حَلّ المشكلة", "تم حل المشكلة", Reading.MEANT),
-        ("ÇÖZÜLDÜ İYİ", "çözüldü iyi", Reading.MEANT),
+        ("It is sоlved, thanks", "solved", Answer.YES),
+        ("It is nоt solved", "solved", Answer.NO),
+        ("It is n\u200bot solved", "solved", Answer.NO),
+        ("It isn&#39;t solved", "solved", Answer.NO),
+        ("ｶｲｹﾂ", "カイケツ", Answer.YES),
+        ("تم حَلّ المشكلة", "تم حل المشكلة", Answer.YES),
+        ("ÇÖZÜLDÜ İYİ", "çözüldü iyi", Answer.YES),
     ],
 )
 def test_keywords_are_compared_in_the_fold(text, keyword, said):
-    heard = normal(text)
-    (place,) = places(heard, keyword)
-    assert reading(heard, *place) is said
-
-
-def test_a_keyword_beside_a_script_without_spaces_is_a_whole_word():
-    assert places(normal("問題 solved です"), "solved")
-    assert not places(normal("問題 unsolved です"), "solved")
+    found = keyword_meant(text, [keyword])
+    assert found is not None
+    assert found.reading.answer is said
