@@ -14,6 +14,7 @@ import msgspec
 from pydantic import BaseModel
 
 from steadyhand.errors import FileError, SetupError
+from steadyhand.language.thoughts import DEFAULT_TAGS
 from steadyhand.plugins.plugin import ModelFactory, Options, options_of
 from steadyhand.plugins.registry import ExtensionPoint, Registry, unknown_part
 from steadyhand.ports.model import ModelFacts
@@ -238,6 +239,16 @@ class Settings:
         if model_type is None or (model_type in ALIASES and model_type not in self.config.models):
             return default
         return self.named(model_type, scenario)
+
+    def reasoning_tags(self, scenario: Scenario) -> tuple[str, ...]:
+        """The marks of thoughts: the scenario's, its agent's, those of its model's provider, or the usual ones."""
+        agent = self.config.reasoning_tags.get(self.agent(scenario).partition(":")[0])
+        model = self.model(scenario)
+        provider = None if model is None else self.config.providers.get(model.name.partition("/")[0])
+        for tags in (scenario.reasoning_tags, agent, provider and provider.reasoning_tags):
+            if tags is not None:
+                return tags
+        return DEFAULT_TAGS
 
     @property
     def strict_judge(self) -> bool:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, TypeGuard, cast
 
 from pydantic import Field
 
+from steadyhand.language.thoughts import tags_of
 from steadyhand.records.chat import Message
 from steadyhand.records.evaluation import EvaluationSpec
 from steadyhand.records.location import Place
@@ -27,10 +28,12 @@ from steadyhand.spec.agent import Vocabulary, plugin_refs, unknown_name
 from steadyhand.spec.agent_shapes import PluginShape
 from steadyhand.spec.patterns import PatternFinding, inspect_pattern, is_blank
 from steadyhand.spec.validation import (
+    REASONING_TAGS,
     Findings,
     FreeForm,
     Name,
     PassRate,
+    ReasoningTags,
     Shape,
     Share,
     Trials,
@@ -86,6 +89,7 @@ class InvariantShape(Shape):
     case_sensitive: bool | None = Field(
         default=None, description="Default: true for contains, false for regex and not_contains"
     )
+    empty_ok: bool = Field(default=False, description="Whether an empty reply is evaluated; otherwise it fails")
     params: FreeForm = Field(default={}, description="Parameters of another type of evaluation, such as a plugin's")
 
 
@@ -151,6 +155,7 @@ class DecisionShape(Shape):
     pass_rate: PassRate | None = Field(
         default=None, description="Share of trials that must pass; default: all. --pass-rate overrides it"
     )
+    reasoning_tags: ReasoningTags | None = Field(default=None, description=REASONING_TAGS)
 
 
 def read_decision(
@@ -267,6 +272,7 @@ def _lower(document: Document, shape: DecisionShape, params: dict[int, dict[str,
         expected_action=shape.expected_action,
         trials=shape.trials,
         pass_rate=shape.pass_rate,
+        reasoning_tags=None if shape.reasoning_tags is None else tags_of(shape.reasoning_tags),
     )
 
 
@@ -312,6 +318,7 @@ def _invariant(shape: InvariantShape, place: Place, params: dict[str, Any] | Non
         name=shape.name,
         description=shape.description,
         severity=shape.severity,
+        empty_ok=shape.empty_ok,
     )
 
 

@@ -14,7 +14,7 @@ from steadyhand.builtin.evaluators.text import CountFromZero, PositiveShare, Tex
 from steadyhand.engine.negation import is_advised_against, says
 from steadyhand.judging.material import turn_materials
 from steadyhand.ports.agent import Judgement, Material
-from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams
+from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams, Spoken
 from steadyhand.records.base import Record, counted
 from steadyhand.records.evaluation import EvaluationResult, Evidence, JudgeNote, failed, inconclusive, passed
 from steadyhand.records.result import ConversationTurn, ExecutionResult
@@ -102,6 +102,9 @@ class ConversationFlowParams(EvaluationParams):
 class ConversationFlow:
     type: ClassVar[str] = "conversation_flow"
     params: ClassVar[type[EvaluationParams]] = ConversationFlowParams
+
+    def reads_text(self, params: ConversationFlowParams) -> Spoken:
+        return "agent"
 
     def needs_judge(self, params: ConversationFlowParams) -> bool:
         return True

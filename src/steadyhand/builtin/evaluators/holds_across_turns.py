@@ -14,7 +14,7 @@ from steadyhand.builtin.evaluators.text import PatternText, Text, excerpt, quote
 from steadyhand.engine.negation import is_advised_against, normal
 from steadyhand.judging.material import turn_materials
 from steadyhand.ports.agent import Judgement, Material
-from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams
+from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams, Spoken
 from steadyhand.records.base import Record, counted
 from steadyhand.records.evaluation import EvaluationResult, Evidence, failed, inconclusive, passed
 from steadyhand.records.result import ConversationTurn, ExecutionResult
@@ -76,6 +76,9 @@ class HoldsAcrossTurnsParams(EvaluationParams):
 class HoldsAcrossTurns:
     type: ClassVar[str] = "holds_across_turns"
     params: ClassVar[type[EvaluationParams]] = HoldsAcrossTurnsParams
+
+    def reads_text(self, params: HoldsAcrossTurnsParams) -> Spoken:
+        return "agent"
 
     def needs_judge(self, params: HoldsAcrossTurnsParams) -> bool:
         return params.criterion is not None
