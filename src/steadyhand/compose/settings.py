@@ -31,7 +31,7 @@ from steadyhand.redaction import (
     secrets_of_process,
 )
 from steadyhand.spec.config import Project, config_problem, find_config, other_configs, read_config
-from steadyhand.spec.load import show_file
+from steadyhand.spec.discovery import show_file
 from steadyhand.spec.validation import FieldPath, Findings, nearest, validate
 
 DEFAULT_OUT = Path(".steadyhand/runs")
@@ -245,10 +245,7 @@ class Settings:
         agent = self.config.reasoning_tags.get(self.agent(scenario).partition(":")[0])
         model = self.model(scenario)
         provider = None if model is None else self.config.providers.get(model.name.partition("/")[0])
-        for tags in (scenario.reasoning_tags, agent, provider and provider.reasoning_tags):
-            if tags is not None:
-                return tags
-        return DEFAULT_TAGS
+        return scenario.reasoning_tags or agent or (provider and provider.reasoning_tags) or DEFAULT_TAGS
 
     @property
     def strict_judge(self) -> bool:

@@ -25,6 +25,7 @@ from steadyhand.records.base import UnreadableValue, ms_of, plain
 from steadyhand.records.chat import Finish, FinishReason, SafetyTimeline
 from steadyhand.records.evaluation import (
     EMPTY_REPLY,
+    NO_DECISION,
     EvaluationResult,
     EvaluationSpec,
     Evidence,
@@ -171,19 +172,20 @@ class Evaluation:
         why = self._undecided(step, result)
         if why is None:
             return found
-        return inconclusive(f"{found.message}; but {why}", evidence=found.evidence, figures=found.figures)
+        figures = {**found.figures, NO_DECISION: True}
+        return inconclusive(f"{found.message}; but {why}", evidence=found.evidence, figures=figures)
 
     def _undecided(self, step: Step, result: ExecutionResult) -> str | None:
         """Why the answer decides nothing where a decision was due, or None."""
         if not step.reply_due or self._trial.scenario.expects == "defer":
             return None
         if result.finish is not None and result.finish.reason is FinishReason.REFUSAL:
-            return f"the model refused, and {_NO_DECISION}"
+            return f"the model refused, and {_NOT_ASKED}"
         if (read := refusal(result.reply)).answer is not Answer.NO:
-            return f"the reply decides nothing: {read.why}, and {_NO_DECISION}"
+            return f"the reply decides nothing: {read.why}, and {_NOT_ASKED}"
         prompts = [message.content for message in result.messages if message.role != "assistant"]
         if echo(result.reply, prompts):
-            return f"the reply only repeats what it was asked, and {_NO_DECISION}"
+            return f"the reply only repeats what it was asked, and {_NOT_ASKED}"
         return None
 
     def _not_visible(self, reads: frozenset[Visible]) -> EvaluationResult | None:
@@ -296,7 +298,7 @@ class Evaluation:
         return EvaluationResult(verdict=Verdict.ERROR, message=message)
 
 
-_NO_DECISION = "no invariant says what must be answered"
+_NOT_ASKED = "no invariant says what must be answered"
 
 
 def _had_its_say(result: ExecutionResult) -> bool:

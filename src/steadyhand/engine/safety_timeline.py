@@ -15,7 +15,7 @@ from steadyhand.engine.context import RunningTrial, StepResult
 from steadyhand.ports.evaluator import TextCheck
 from steadyhand.records.base import rounded_ms
 from steadyhand.records.chat import InvariantTimeline, SafetyAtDeadline, SafetyTimeline
-from steadyhand.records.evaluation import EvaluationResult, LatencyBounds, Verdict
+from steadyhand.records.evaluation import NO_DECISION, EvaluationResult, LatencyBounds, Verdict
 from steadyhand.records.event import ModelCalled
 from steadyhand.records.result import ExecutionResult
 from steadyhand.records.scenario import Ask
@@ -182,6 +182,8 @@ async def safety_timeline(
     )
     if call.finish is not None and call.finish.undecided:
         why_not = str(call.finish)
+    if any(NO_DECISION in each.figures for each in evaluations if each.step == done.step.index):
+        why_not = "the answer decides nothing"
     if why_not:
         return SafetyTimeline(first_token_ms=first_token_ms, excludes=excludes, unknown=why_not)
     verdicts = [each.verdict for each in evaluations if each.severity is not None and each.step == done.step.index]

@@ -10,8 +10,6 @@ import functools
 import re
 from collections.abc import Iterable, Sequence
 
-import regex
-
 from steadyhand.records.base import Record
 
 HARMONY = "harmony"
@@ -21,12 +19,12 @@ _TAG = re.compile(r"[A-Za-z][\w:.-]*")
 _BLANK = r"[\s\u200b-\u200d\u2060\ufeff]*+"
 _HEADER = r"(?:<\|start\|>\s*assistant\s*)?<\|channel\|>\s*"
 _MESSAGE = r"(?:[^<]|<(?!\|message\|>)){0,200}?<\|message\|>"
-_SEGMENT_END = regex.compile(r"<\|(?:end|return|call)\|>|(?=<\|(?:start|channel)\|>)", regex.IGNORECASE)
-_FINAL_END = regex.compile(r"<\|(?:end|return|call)\|>\s*(?=\Z|<\|(?:start|channel)\|>)", regex.IGNORECASE)
+_SEGMENT_END = re.compile(r"<\|(?:end|return|call)\|>|(?=<\|(?:start|channel)\|>)", re.IGNORECASE)
+_FINAL_END = re.compile(r"<\|(?:end|return|call)\|>\s*(?=\Z|<\|(?:start|channel)\|>)", re.IGNORECASE)
 _MOST_MARKS = 200
 """Nobody thinks that often. Of a text with more marks, all that stands before the last closing one is thought."""
 
-_LONGEST_HEADER = 400
+_LONGEST_MARK = 400
 
 
 class Split(Record):
@@ -39,13 +37,14 @@ class Split(Record):
 class Marks:
     """The marks of one setting of `reasoning_tags`."""
 
-    __slots__ = ("_closer", "_hints", "_mark", "_opener")
+    __slots__ = ("_closer", "_hints", "_mark", "_opener", "_starts")
 
     def __init__(self, tags: Sequence[str]) -> None:
         """A tag is a name, `harmony`, or an opening and a closing mark with a space between. Raises `ValueError`."""
         openers, closers = zip(*map(_pair, tags), strict=True)
+        self._starts: tuple[str, ...] = tuple(start for tag in tags for start in _starts(tag))
         closing = "|".join(filter(None, closers))
-        self._hints: tuple[str, ...] = tuple({regex.sub(r"\\", "", each)[0] for each in (*openers, *closers) if each})
+        self._hints: tuple[str, ...] = tuple({each.replace("\\", "")[0] for each in (*openers, *closers) if each})
         harmony = (
             rf"(?P<harmony>{_HEADER}(?P<channel>\w*)(?:{_MESSAGE})?+)"
             if HARMONY in tags
@@ -53,10 +52,10 @@ class Marks:
         )
         plain = "|".join(opener for opener, tag in zip(openers, tags, strict=True) if tag != HARMONY) or "(?!)"
         final = rf"{_HEADER}final\b{_MESSAGE}" if HARMONY in tags else "(?!)"
-        self._opener: regex.Pattern[str] = regex.compile(rf"{_BLANK}(?:{plain}|{harmony})", regex.IGNORECASE)
-        self._closer: regex.Pattern[str] = regex.compile(closing or "(?!)", regex.IGNORECASE)
+        self._opener: re.Pattern[str] = re.compile(rf"{_BLANK}(?:{plain}|{harmony})", re.IGNORECASE)
+        self._closer: re.Pattern[str] = re.compile(closing or "(?!)", re.IGNORECASE)
         marks = rf"(?P<final>{final})|(?P<close>{closing or '(?!)'})|(?P<open>{plain})"
-        self._mark: regex.Pattern[str] = regex.compile(marks, regex.IGNORECASE)
+        self._mark: re.Pattern[str] = re.compile(marks, re.IGNORECASE)
 
     def split(self, text: str, *, growing: bool = False) -> Split | None:
         """The thoughts and the answer; None if all of the text is the answer.
@@ -98,7 +97,7 @@ class Marks:
                 if closer is None:
                     return ""
                 at = closer.end()
-        if growing and end - at <= _LONGEST_HEADER and self._opener.fullmatch(text, at, end, partial=True):
+        if growing and self._may_open(text[at:end]):
             return ""
         if at == 0 and end == len(text):
             return text
@@ -106,6 +105,14 @@ class Marks:
         if rest is not None and rest < len(text):  # a final channel, and then another message
             answer = "\n\n".join(filter(None, (answer, self._read(text, rest, thoughts, growing=growing))))
         return answer
+
+    def _may_open(self, rest: str) -> bool:
+        """Whether the text is the beginning of an opening mark."""
+        rest = re.sub(rf"\A{_BLANK}", "", rest[:_LONGEST_MARK]).casefold()
+        return any(
+            start.startswith(rest) or (rest.startswith(start) and rest[len(start)].isspace() and ">" not in rest)
+            for start in self._starts
+        )
 
     def _after_lone_closer(self, text: str, at: int, end: int, thoughts: list[str]) -> int | None:
         """The end of the last closing mark that closes nothing, outside code; what stands before it is a thought."""
@@ -133,20 +140,34 @@ def _pair(tag: str) -> tuple[str, str]:
     if tag == HARMONY:
         return r"<\|", ""
     if _TAG.fullmatch(tag):
-        return rf"<{regex.escape(tag)}(?:\s[^<>]{{0,200}})?>", rf"</{regex.escape(tag)}\s*>"
+        return rf"<{re.escape(tag)}(?:\s[^<>]{{0,200}})?>", rf"</{re.escape(tag)}\s*>"
     pair = tag.split()
     if len(pair) != 2:
         raise ValueError(
             f"{tag!r} is not a tag; expected a name such as `think`, `harmony`, or an opening and a closing mark with "
             "a space between them, such as `[THINK] [/THINK]`"
         )
-    return regex.escape(pair[0]), regex.escape(pair[1])
+    return re.escape(pair[0]), re.escape(pair[1])
+
+
+def _starts(tag: str) -> tuple[str, ...]:
+    """What its opening marks begin with."""
+    if tag == HARMONY:
+        return "<|channel|>", "<|start|>assistant<|channel|>"
+    return ((f"<{tag}" if _TAG.fullmatch(tag) else tag.split(maxsplit=1)[0]).casefold(),)
 
 
 @functools.cache
 def marks_of(tags: tuple[str, ...]) -> Marks | None:
     """The marks of these tags, None for `none`. Raises `ValueError`."""
     return None if tags == (NONE,) else Marks(tags)
+
+
+def answer_of(text: str) -> str:
+    """The text without thoughts between the usual marks."""
+    marks = marks_of(DEFAULT_TAGS)
+    split = None if marks is None else marks.split(text)
+    return text if split is None else split.answer
 
 
 def tags_of(setting: str | Iterable[str]) -> tuple[str, ...]:
@@ -156,7 +177,8 @@ def tags_of(setting: str | Iterable[str]) -> tuple[str, ...]:
         raise ValueError(f"no tags; write `{NONE}` to switch it off")
     if NONE in tags and len(tags) > 1:
         raise ValueError(f"`{NONE}` switches it off and stands alone")
-    marks_of(tags)
+    for tag in tags if tags != (NONE,) else ():
+        _pair(tag)
     return tags
 
 

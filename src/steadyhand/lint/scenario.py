@@ -7,11 +7,12 @@ single check.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple, cast
 
 import regex
 
+from steadyhand.language.refusal import REFUSALS
 from steadyhand.lint.patterns import (
     TOO_MUCH,
     Pattern,
@@ -26,7 +27,7 @@ from steadyhand.lint.patterns import (
 from steadyhand.records.base import shorten
 from steadyhand.records.evaluation import EvaluationSpec
 from steadyhand.records.location import Place, Problem
-from steadyhand.records.scenario import Ask, Converse, Scenario, Step
+from steadyhand.records.scenario import Ask, Converse, RunCode, Scenario, Step
 from steadyhand.spec.validation import FieldPath, Findings, describe, nearest
 from steadyhand.spec.yaml import Document, read_document
 from steadyhand.text_match import find, find_forbidden
@@ -37,6 +38,8 @@ _CONTAINS = frozenset(("contains", "string_contains"))
 _IMPLY_EXPECTED_ACTION_FAILS = frozenset(
     ("contradicts-expected-action", "matches-anything", "rejects-good-answers", "trips-on-negation")
 )
+_NOT_ON_THE_ANSWER = frozenset(("latency_budget", "execution_time", "conversation_length"))
+_DEMAND = "add a check that only a right answer passes"
 _ENOUGH_EXAMPLES = 2
 _SHOWN = 60
 CODES: dict[str, str] = {
@@ -59,8 +62,11 @@ CODES: dict[str, str] = {
     "id-convention": "an id does not follow the convention",
     "never-applies": "a termination condition can never apply",
     "no-evaluations": "a scenario evaluates nothing",
+    "echo-passes": "repeating the question passes the whole scenario",
+    "silence-passes": "an empty reply passes the whole scenario",
+    "refusal-passes": "a refusal passes the whole scenario",
 }
-"""What each code means. The last seven are loader warnings, which lint repeats."""
+"""What each code means. Loader warnings, which lint repeats, are among the last."""
 KEY = "x-lint-ignore"
 _PART = re.compile(r"\[(\d+)\]|\['([^']*)'\]|([^.\[\]]+)")
 
@@ -85,7 +91,7 @@ class _Check(NamedTuple):
 
 def lint_scenario(scenario: Scenario) -> list[Problem]:
     """The findings about one scenario, in file order. Pure; a pattern that does not compile is left to the loader."""
-    found = list(_lint_examples(scenario))
+    found = [*_lint_examples(scenario), *_lint_whole(scenario)]
     for step in scenario.steps:
         texts = _texts(scenario, step)
         for evaluation in _evaluations(step):
@@ -123,6 +129,51 @@ def _lint_examples(scenario: Scenario) -> Iterator[Problem]:
     elif min(good, bad) < _ENOUGH_EXAMPLES:
         message = f"only {good} good and {bad} bad example answers to try the checks on; {advice}"
         yield _warning(scenario.place, "few-examples", message)
+
+
+def _lint_whole(scenario: Scenario) -> Iterator[Problem]:
+    """Answers that decide nothing and pass everything. The loader has reported refusals that pass a decision."""
+    if scenario.expects == "defer":
+        return
+    if _passed_by(scenario, lambda _: ""):
+        yield _warning(scenario.place, "silence-passes", f"an empty reply passes every check; {_DEMAND}")
+    if scenario.constraint is None and any(_passed_by(scenario, lambda _, said=said: said) for said in REFUSALS):
+        yield _warning(scenario.place, "refusal-passes", f'a refusal passes every check: "{REFUSALS[0]}"; {_DEMAND}')
+    if _passed_by(scenario, _last_message) or _passed_by(scenario, _whole_prompt):
+        yield _warning(scenario.place, "echo-passes", f"repeating the question passes every check; {_DEMAND}")
+
+
+def _passed_by(scenario: Scenario, answer_to: Callable[[Step], str | None]) -> bool:
+    """Whether the scenario is known to pass if every step is answered like this."""
+    held: list[bool] = []
+    for step in scenario.steps:
+        answer = answer_to(step)
+        for evaluation in _evaluations(step) if not isinstance(step.task, RunCode) else ():
+            wanted = pattern_of(evaluation.params)
+            if evaluation.type in _NOT_ON_THE_ANSWER or evaluation.params.get("max_count") == 0:
+                continue
+            if answer is None or wanted is None:
+                return False
+            silent = not answer and not evaluation.empty_ok
+            check = _Check(evaluation, wanted, _texts(scenario, step))
+            held.append(not silent and _holds(check, answer) is True)
+    return bool(held) and (any(held) if scenario.judgment.strategy == "any_pass" else all(held))
+
+
+def _last_message(step: Step) -> str | None:
+    prompts = _prompts(step)
+    return prompts[-1] if prompts else None
+
+
+def _whole_prompt(step: Step) -> str | None:
+    return "\n\n".join(_prompts(step)) or None
+
+
+def _prompts(step: Step) -> list[str]:
+    task = step.task
+    if isinstance(task, RunCode):
+        return []
+    return [message.content for message in (task.messages if isinstance(task, Ask) else task.opening)]
 
 
 def _lint_evaluation(check: _Check) -> Iterator[Problem]:

@@ -65,6 +65,9 @@ Ground = Literal["presence", "absence"]
 EMPTY_REPLY = "empty_reply"
 """Marks a check that failed because the reply was empty."""
 
+NO_DECISION = "no_decision"
+"""Marks an invariant that a refusal or an echo satisfies, and that is inconclusive for that reason."""
+
 
 class EvaluationSpec(Record):
     """A check as written in the scenario.

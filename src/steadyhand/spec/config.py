@@ -17,7 +17,7 @@ from steadyhand.records.config import CalibrationConfig, Config, PluginConfig, P
 from steadyhand.records.location import Place, Problem
 from steadyhand.records.scenario import Scenario
 from steadyhand.spec.agent_shapes import PluginShape
-from steadyhand.spec.load import show_file
+from steadyhand.spec.discovery import show_file
 from steadyhand.spec.validation import (
     REASONING_TAGS,
     FieldPath,

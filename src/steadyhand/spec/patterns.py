@@ -101,6 +101,18 @@ def _cannot_miss(pattern: str) -> bool:
     return not any(_ASSERTION.fullmatch(atom) for atom in atoms)
 
 
+def matches(pattern: str, text: str, *, case_sensitive: bool) -> bool:
+    """Whether a pattern that compiles matches in a short text."""
+    if _ALIKE.fullmatch(pattern) and not _may_be_large(pattern) and pattern.isascii():
+        return re.search(pattern, text, 0 if case_sensitive else re.IGNORECASE) is not None
+    from steadyhand.text_match import search_now
+
+    try:
+        return search_now(pattern, text, case_sensitive=case_sensitive, timeout_s=1.0) is not None
+    except TimeoutError:
+        return False
+
+
 def is_blank(text: str) -> bool:
     """Whether a text has no visible characters."""
     return all(character.isspace() or unicodedata.category(character) in _UNSEEN for character in text)

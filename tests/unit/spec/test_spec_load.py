@@ -7,7 +7,8 @@ import os
 import pytest
 
 from steadyhand.records.location import Place
-from steadyhand.spec.load import discover, given_document, load
+from steadyhand.spec.discovery import discover
+from steadyhand.spec.load import given_document, load
 from steadyhand.spec.yaml import read_document
 
 AGENT = """\
@@ -342,7 +343,7 @@ def test_something_other_than_a_file_is_reported_and_hides_nothing(tmp_path, mon
         os.mkfifo(odd)
     else:
         odd.symlink_to(odd if kind == "loop" else tmp_path / "gone.yaml")
-    found, problems = discover(["."])
+    found, problems, _ = discover(["."])
     assert (problems, [each.file for each in found]) == ([], ["odd.yaml"])
     document, (problem,) = read_document(found[0].path, found[0].file)
     assert document is None
