@@ -119,13 +119,17 @@ class Marks:
         marks = list(self._mark.finditer(text, at, end))
         if not any(mark["open"] is None for mark in marks):
             return None
-        code = _code_spans(text, at, end) if "`" in text or "~~~" in text else ()
-        marks = [mark for mark in marks if not any(first <= mark.start() < last for first, last in code)]
         depth, lone = 0, None
+        if len(marks) > _MOST_MARKS:
+            lone = next(mark for mark in reversed(marks) if mark["open"] is None)
+            marks = []
+        code = _code_spans(text, at, end) if marks and ("`" in text or "~~~" in text) else ()
         for mark in marks:
+            if any(first <= mark.start() < last for first, last in code):
+                continue
             if mark["open"] is not None:
                 depth += 1
-            elif mark["final"] is not None or not depth or len(marks) > _MOST_MARKS:
+            elif mark["final"] is not None or not depth:
                 depth, lone = 0, mark
             else:
                 depth -= 1
