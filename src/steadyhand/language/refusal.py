@@ -73,7 +73,7 @@ _REFUSES: tuple[str, ...] = (
         r"\b(?:ai|assistant|language model|chatbot|bot)\b.{0,20}\b(?:can(?:'t|not| not)|unable to|do(?:n't| not)"
         r"|does(?:n't| not)) "
     ),
-    r"^(?:\w+,? )?can(?:'t|not| not) (?:do|help|say|answer|tell)\b",
+    r"^(?:\w+,? )?can(?:'t|not| not) (?:do|help(?! but)|say|answer|tell)\b",
     r"\bno comment\b|(?:\bnot|n't) (?:allow|permit|let)(?:ed)? (?:me|us)\b",
     r"^(?:\w+ )?(?:not possible|nicht möglich|pas possible|impossible|no es posible|keine ahnung|aucune idée)$",
     r"\bimpossible (?:pour moi )?de vous (?:aider|répondre|fournir)|\b(?:lamento|siento) no poder\b",

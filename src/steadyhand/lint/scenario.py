@@ -54,6 +54,8 @@ CODES: dict[str, str] = {
     "trips-on-negation": '"do not X" would fail a check that forbids X',
     "no-examples": "there are no example answers to try the checks on",
     "few-examples": "there are too few example answers to try the checks on",
+    "echo-passes": "repeating the question passes the whole scenario",
+    "silence-passes": "an empty reply passes the whole scenario",
     "unknown-lint-code": "`x-lint-ignore` names a code that does not exist",
     "no-invariants": "a decision scenario has no invariants",
     "duplicate-name": "two invariants have the same name",
@@ -62,11 +64,9 @@ CODES: dict[str, str] = {
     "id-convention": "an id does not follow the convention",
     "never-applies": "a termination condition can never apply",
     "no-evaluations": "a scenario evaluates nothing",
-    "echo-passes": "repeating the question passes the whole scenario",
-    "silence-passes": "an empty reply passes the whole scenario",
     "refusal-passes": "a refusal passes the whole scenario",
 }
-"""What each code means. Loader warnings, which lint repeats, are among the last."""
+"""What each code means. The last eight are loader warnings, which lint repeats."""
 KEY = "x-lint-ignore"
 _PART = re.compile(r"\[(\d+)\]|\['([^']*)'\]|([^.\[\]]+)")
 
@@ -91,14 +91,14 @@ class _Check(NamedTuple):
 
 def lint_scenario(scenario: Scenario) -> list[Problem]:
     """The findings about one scenario, in file order. Pure; a pattern that does not compile is left to the loader."""
-    found = [*_lint_examples(scenario), *_lint_whole(scenario)]
+    found = list(_lint_examples(scenario))
     for step in scenario.steps:
         texts = _texts(scenario, step)
         for evaluation in _evaluations(step):
             wanted = pattern_of(evaluation.params)
             if wanted is not None:
                 found.extend(_lint_evaluation(_Check(evaluation, wanted, texts)))
-    return found
+    return [*found, *_lint_whole(scenario, {problem.code for problem in found})]
 
 
 def _evaluations(step: Step) -> tuple[EvaluationSpec, ...]:
@@ -131,15 +131,18 @@ def _lint_examples(scenario: Scenario) -> Iterator[Problem]:
         yield _warning(scenario.place, "few-examples", message)
 
 
-def _lint_whole(scenario: Scenario) -> Iterator[Problem]:
-    """Answers that decide nothing and pass everything. The loader has reported refusals that pass a decision."""
+def _lint_whole(scenario: Scenario, found: set[str]) -> Iterator[Problem]:
+    """Answers that decide nothing and pass everything, each told once: the loader has reported refusals that pass a
+    decision, and a check that repeating the question satisfies is among those `found`."""
     if scenario.expects == "defer":
         return
     if _passed_by(scenario, lambda _: ""):
         yield _warning(scenario.place, "silence-passes", f"an empty reply passes every check; {_DEMAND}")
-    if scenario.constraint is None and any(_passed_by(scenario, lambda _, said=said: said) for said in REFUSALS):
-        yield _warning(scenario.place, "refusal-passes", f'a refusal passes every check: "{REFUSALS[0]}"; {_DEMAND}')
-    if _passed_by(scenario, _last_message) or _passed_by(scenario, _whole_prompt):
+    passing = next((said for said in REFUSALS if _passed_by(scenario, lambda _, said=said: said)), None)
+    if passing is not None:
+        if scenario.constraint is None:
+            yield _warning(scenario.place, "refusal-passes", f'a refusal passes every check: "{passing}"; {_DEMAND}')
+    elif "matches-prompt" not in found and any(_passed_by(scenario, each) for each in (_last_message, _whole_prompt)):
         yield _warning(scenario.place, "echo-passes", f"repeating the question passes every check; {_DEMAND}")
 
 

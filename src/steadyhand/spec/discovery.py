@@ -14,7 +14,7 @@ from steadyhand.spec.validation import nearest
 
 _ENDINGS = (".yaml", ".yml")
 _OUR_ENDINGS = tuple(f"{kind}{ending}" for kind in (".scenario", ".matrix") for ending in (*_ENDINGS, ".json"))
-_NAMED = re.compile(r"\.(?:scenario|matrix)(?:\.\w+)?~?$", re.IGNORECASE)
+_NAMED = re.compile(r"\.(?:scenario|matrix)(?:\.\w+)*~?$", re.IGNORECASE)
 _SKIPPED = frozenset({"node_modules", "__pycache__"})
 NOT_OURS = "not a scenario, matrix or rubric"
 _HIDDEN = "hidden"

@@ -3,6 +3,7 @@
 import gc
 import json
 import os
+from pathlib import Path
 
 import pytest
 
@@ -66,6 +67,37 @@ def test_folders_are_walked_in_order_and_odd_ones_left_out(tree):
         }
     )
     assert ids("s") == ["a", "b", "c"]
+
+
+def test_what_is_passed_over_in_a_folder_is_said(tree, tmp_path):
+    tree(
+        {
+            "s/a.yaml": agent(),
+            "s/k8s/1.yaml": "kind: Deployment\n",
+            "s/k8s/2.yml": "- 1\n",
+            "s/k8s/3.yaml": "kind: Service\n",
+            "s/k8s/4.yaml": "kind: Ingress\n",
+            "s/replies.yaml": "rules:\n  - reply: hi\n",
+            "s/.b.scenario.yaml": agent(),
+            "s/.travis.yml": "language: python\n",
+            "s/c.scenario": agent(),
+            "s/d.scenario.yaml.bak": agent(),
+            "s/package.json": "{}",
+            "elsewhere/e.yaml": agent(),
+            "s/empty/readme.md": "",
+        }
+    )
+    Path("s/linked").symlink_to(Path("elsewhere").absolute())
+    Path("s/bare").symlink_to(Path("s/empty").absolute())
+    loaded = load(["s"], catalogue={})
+    assert ([each.id for each in loaded.scenarios], loaded.problems) == (["a"], ())
+    assert loaded.notes == (
+        "skipped 4 YAML files (not a scenario, matrix or rubric): s/k8s/1.yaml, s/k8s/2.yml, s/k8s/3.yaml and 1 more",
+        "skipped 1 file (hidden): s/.b.scenario.yaml",
+        "skipped 2 files (not named .yaml or .yml): s/c.scenario, s/d.scenario.yaml.bak",
+        "skipped 1 folder (a link to a folder, which is not followed): s/linked",
+    )
+    assert load(["s/a.yaml"], catalogue={}).notes == ()
 
 
 def test_globs_files_and_doubles(tree):
