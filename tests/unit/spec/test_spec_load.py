@@ -69,7 +69,7 @@ def test_folders_are_walked_in_order_and_odd_ones_left_out(tree):
     assert ids("s") == ["a", "b", "c"]
 
 
-def test_what_is_passed_over_in_a_folder_is_said(tree, tmp_path):
+def test_what_is_passed_over_in_a_folder_is_said(tree):
     tree(
         {
             "s/a.yaml": agent(),
@@ -90,7 +90,7 @@ def test_what_is_passed_over_in_a_folder_is_said(tree, tmp_path):
     Path("s/linked").symlink_to(Path("elsewhere").absolute())
     Path("s/bare").symlink_to(Path("s/empty").absolute())
     loaded = load(["s"], catalogue={})
-    assert ([each.id for each in loaded.scenarios], loaded.problems) == (["a"], ())
+    assert ([each.id for each in loaded.scenarios], loaded.errors) == (["a"], ())
     assert loaded.notes == (
         "skipped 4 YAML files (not a scenario, matrix or rubric): s/k8s/1.yaml, s/k8s/2.yml, s/k8s/3.yaml and 1 more",
         "skipped 1 file (hidden): s/.b.scenario.yaml",
