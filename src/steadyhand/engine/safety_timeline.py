@@ -168,15 +168,15 @@ async def safety_timeline(
     call = _answering_call(trial, done)
     if isinstance(call, str):
         return SafetyTimeline(unknown=call)
-    first_token_ms = _rounded(call.timing.first_token_ms)
-    prepared = trial.prepared_step(done.step)
-    total, names, checks, excludes = prepared.invariants(trial.prepared)
-    if not total:
-        return SafetyTimeline(first_token_ms=first_token_ms)
     text = call.text or ""
     marks = trial.parts.thoughts
     split = None if marks is None else marks.split(text)
     answer = text if split is None else split.answer
+    first_token_ms = _rounded(call.timing.first_token_ms if split is None else _answer_began_ms(call, answer))
+    prepared = trial.prepared_step(done.step)
+    total, names, checks, excludes = prepared.invariants(trial.prepared)
+    if not total:
+        return SafetyTimeline(first_token_ms=first_token_ms)
     why_not = (
         _why_not_timed(done.result, call, answer) if checks else "no invariant can be checked on a part of the answer"
     )
@@ -289,6 +289,17 @@ def _answering_call(trial: RunningTrial, done: StepResult) -> ModelCalled | str:
     if not timing.spoiled and timing.pieces_late_ms > trial.parts.retry.lag_limit_ms:
         return f"pieces that arrived within {timing.pieces_late_ms:.0f} ms were read together: the event loop was busy"
     return "; ".join(map(str, timing.spoiled)) if timing.spoiled else calls[0]
+
+
+def _answer_began_ms(call: ModelCalled, answer: str) -> float | None:
+    """When the first token of the answer arrived, after thoughts; None if it cannot be told."""
+    began = (call.text or "").rfind(answer) if answer else -1
+    reached = 0
+    for at_ms, characters in call.timing.chunks if began >= 0 and call.timing.first_token_ms is not None else ():
+        reached += characters
+        if reached > began:
+            return at_ms
+    return None
 
 
 def _why_not_timed(result: ExecutionResult, call: ModelCalled, answer: str) -> str | None:

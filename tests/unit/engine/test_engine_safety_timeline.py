@@ -229,7 +229,7 @@ async def test_the_time_to_safe_is_that_of_the_answer_after_the_thought(tmp_path
         reply="Activate the cath lab.",
         verdicts=[Verdict.PASSED, Verdict.PASSED],
     )
-    assert (found.unknown, found.first_safe_ms, found.safe_ms) == (None, 60.0, 60.0)
+    assert (found.unknown, found.first_token_ms, found.first_safe_ms, found.safe_ms) == (None, 50.0, 60.0, 60.0)
     assert found.at_deadline == SafetyAtDeadline(target=False, acceptable=False, critical=True)
     assert found.invariants == (
         InvariantTimeline(name="activate the cath lab", changes=((10.0, False), (60.0, True))),
