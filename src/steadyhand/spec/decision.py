@@ -408,7 +408,7 @@ def _check_refusal(shape: DecisionShape, findings: Findings) -> None:
     """Warn of invariants that only forbid. What a judge or a plugin decides counts as a demand."""
     if (shape.expects or _expects(shape.domain)) == "defer" or not shape.safety_invariants:
         return
-    for refusal in REFUSALS:
+    for refusal in REFUSALS[:2]:  # the run tries all of them; loading should stay fast
         if all(_is_satisfied(invariant, refusal) for invariant in shape.safety_invariants):
             message = (
                 f'any refusal passes this, such as "{refusal}": no invariant says what must be answered; add a regex,'

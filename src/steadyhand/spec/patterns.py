@@ -23,6 +23,7 @@ _ALIKE = re.compile(
     r"|\[\^?(?:[a-zA-Z0-9]-[a-zA-Z0-9]|\\[dDsSwW.]|[\w ,.;:/%'\"+*?()$@!=<>#])+\]"  # sets of the simple kind
     r")+"
 )
+_ESCAPED = re.compile(r"\\.")
 _ATOM = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\(\?(?:<?[=!]|\()|.", re.DOTALL)
 _ASSERTION = re.compile(r"\\[bBAZzGmM]|\(\?(?:<?[=!]|\()|[\^$]")
 _UNSEEN = ("Cc", "Cf", "Mn")
@@ -103,8 +104,11 @@ def _cannot_miss(pattern: str) -> bool:
 
 def matches(pattern: str, text: str, *, case_sensitive: bool) -> bool:
     """Whether a pattern that compiles matches in a short text."""
-    if _ALIKE.fullmatch(pattern) and not _may_be_large(pattern) and pattern.isascii():
-        return re.search(pattern, text, 0 if case_sensitive else re.IGNORECASE) is not None
+    if pattern.isascii() and not _may_be_large(pattern) and _ALIKE.fullmatch(pattern):
+        if case_sensitive or re.search(pattern, text.lower()) is not None:  # as it was just inspected
+            return not case_sensitive or re.search(pattern, text) is not None
+        capitals = _ESCAPED.sub("", pattern)
+        return capitals != capitals.lower() and re.search(pattern, text, re.IGNORECASE) is not None
     from steadyhand.text_match import search_now
 
     try:
