@@ -49,6 +49,8 @@ def lint(
     combinations, problems = combinations_of(loaded, registries)
     if loaded.errors or problems:
         raise FileError([*loaded.errors, *problems])
+    for note in loaded.notes:
+        say(f"note: {note}", err=True)
     for problem in loaded.problems:
         if problem.code == UNLOADED:
             say(str(problem), err=True)

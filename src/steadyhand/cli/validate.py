@@ -56,7 +56,7 @@ def _load(paths: tuple[str, ...], settings: Settings) -> Loaded:
     registries = open_registries(settings, checking=True)
     loaded = load_files(paths, registries)
     combinations, problems = combinations_of(loaded, registries)
-    for note in settings.notes(loaded.scenarios):
+    for note in (*loaded.notes, *settings.notes(loaded.scenarios)):
         say(f"note: {note}", err=True)
     problems += Rubrics(settings).check([*loaded.scenarios, *combinations], read=True)
     if loaded.matrices:

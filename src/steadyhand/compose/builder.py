@@ -28,6 +28,7 @@ from steadyhand.engine.context import PreparedCheck, PreparedStep, ScoreRubric, 
 from steadyhand.engine.limits import LagMonitor, SpendingLimit, SystemClock
 from steadyhand.engine.model_call import RetryPolicy
 from steadyhand.errors import SetupError
+from steadyhand.language.thoughts import Marks, marks_of
 from steadyhand.plugins.plugin import (
     AgentFactory,
     AgentSettings,
@@ -70,6 +71,7 @@ class _Shared(NamedTuple):
     missing_plugins: tuple[str, ...]
     doubts: Mapping[int, str]
     needs_user: bool
+    thoughts: Marks | None
 
 
 def no_doubts(scenario: Scenario, judges: Judges) -> Mapping[int, str]:
@@ -203,6 +205,7 @@ class Builder:
             sinks=self._sinks,
             notes=self._notes.get(scenario.id, ()),
             missing_plugins=shared.missing_plugins,
+            thoughts=shared.thoughts,
         )
 
     def build_stored(self, scenario: Scenario, stored: TrialRecord) -> TrialParts:
@@ -230,6 +233,7 @@ class Builder:
             sinks=self._sinks,
             notes=self._notes.get(scenario.id, ()),
             missing_plugins=stored.missing_plugins,
+            thoughts=marks_of(self._settings.reasoning_tags(scenario)),
         )
 
     @property
@@ -295,6 +299,7 @@ class Builder:
             missing_plugins=self._missing_plugins(scenario),
             doubts=self._doubts(scenario, self._judges),
             needs_user=needs_user(scenario),
+            thoughts=marks_of(self._settings.reasoning_tags(scenario)),
         )
 
     def _missing_plugins(self, scenario: Scenario) -> tuple[str, ...]:

@@ -118,7 +118,7 @@ class Execution:
                     builder.prepare(self._run.scenarios)
                 else:
                     builder.prepare_judging(self._run.scenarios)
-                for message in self._run.settings.notes(self._run.scenarios):
+                for message in (*self._run.notes, *self._run.settings.notes(self._run.scenarios)):
                     note(message)
                 for message in self._cannot_pass():
                     note(message)

@@ -14,6 +14,7 @@ import msgspec
 from pydantic import BaseModel
 
 from steadyhand.errors import FileError, SetupError
+from steadyhand.language.thoughts import DEFAULT_TAGS
 from steadyhand.plugins.plugin import ModelFactory, Options, options_of
 from steadyhand.plugins.registry import ExtensionPoint, Registry, unknown_part
 from steadyhand.ports.model import ModelFacts
@@ -31,7 +32,7 @@ from steadyhand.redaction import (
     secrets_of_process,
 )
 from steadyhand.spec.config import Project, config_problem, find_config, other_configs, read_config
-from steadyhand.spec.load import show_file
+from steadyhand.spec.discovery import show_file
 from steadyhand.spec.validation import FieldPath, Findings, nearest, validate
 
 DEFAULT_OUT = Path(".steadyhand/runs")
@@ -247,6 +248,13 @@ class Settings:
         if model_type is None or (model_type in ALIASES and model_type not in self.config.models):
             return default
         return self.named(model_type, scenario)
+
+    def reasoning_tags(self, scenario: Scenario) -> tuple[str, ...]:
+        """The marks of thoughts: the scenario's, its agent's, those of its model's provider, or the usual ones."""
+        agent = self.config.reasoning_tags.get(self.agent(scenario).partition(":")[0])
+        model = self.model(scenario)
+        provider = None if model is None else self.config.providers.get(model.name.partition("/")[0])
+        return scenario.reasoning_tags or agent or (provider and provider.reasoning_tags) or DEFAULT_TAGS
 
     @property
     def strict_judge(self) -> bool:

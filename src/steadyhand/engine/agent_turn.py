@@ -15,7 +15,7 @@ from steadyhand.errors import AgentError, LimitExceeded, TrialError
 from steadyhand.ports.agent import Agent, Reply, Turn
 from steadyhand.records.base import Record, rounded_ms
 from steadyhand.records.chat import Finish, FinishReason, Message, Spoiled, SpoiledBy
-from steadyhand.records.event import Lagged, ModelCalled, Retried, Said
+from steadyhand.records.event import Lagged, ModelCalled, Retried, Said, Thought
 from steadyhand.records.result import Latency
 from steadyhand.records.scenario import Ask
 from steadyhand.user_file import raised
@@ -95,14 +95,15 @@ async def _take_turn(
     end_ms = trial.elapsed_ms()
     if trial.parts.gateway is not None:
         await trial.parts.gateway.hear_out()
-    said = Message(role="assistant", content=reply.text)
+    text = _without_thoughts(trial, reply.text, end_ms)
+    said = Message(role="assistant", content=text)
     trial.emit(Said(at_ms=end_ms, step=trial.step, turn=trial.turn, message=said))
     calls = tuple([call for call in trial.since(mark, ModelCalled) if call.purpose == "agent"])
     duration_ms = max(0.0, end_ms - start_ms - (trial.caller.waits.settled_ms - waited_before))
     if reply.duration_ms is not None:
         duration_ms = min(duration_ms, max(0.0, reply.duration_ms))
     taken = AgentTurn(
-        reply=reply.text,
+        reply=text,
         duration_ms=rounded_ms(duration_ms),
         calls=calls,
         latency=_latency(trial, calls, duration_ms, began),
@@ -126,6 +127,18 @@ async def _respond(agent: Agent, turn: Turn) -> Reply:
     if not isinstance(reply.text, str):  # pyright: ignore[reportUnnecessaryIsInstance] - likewise
         raise AgentError(f"the text of the agent's Reply has type {type(reply.text).__name__}; expected str")
     return reply
+
+
+def _without_thoughts(trial: RunningTrial, text: str, at_ms: float) -> str:
+    """The answer in what the agent said. Its thoughts are recorded; nothing reads them as an answer."""
+    marks = trial.parts.thoughts
+    split = None if marks is None else marks.split(text)
+    if split is None:
+        return text
+    for thought in split.thoughts:
+        if thought.strip():
+            trial.emit(Thought(at_ms=at_ms, step=trial.step, turn=trial.turn, text=thought.strip()))
+    return split.answer
 
 
 def _finish(trial: RunningTrial, calls: Sequence[ModelCalled]) -> Finish | None:

@@ -12,6 +12,8 @@ import msgspec
 from steadyhand.engine.limits import LagMonitor, SystemClock
 from steadyhand.engine.model_call import Caller, OpenGate, RetryPolicy
 from steadyhand.errors import LimitExceeded, PluginError
+from steadyhand.language.refusal import REFUSALS
+from steadyhand.language.thoughts import DEFAULT_TAGS, Marks, marks_of
 from steadyhand.ports.agent import (
     EVERYTHING_SEEN,
     Addresses,
@@ -27,12 +29,15 @@ from steadyhand.ports.agent import (
 from steadyhand.ports.environment import Database, EnvironmentProvider, TrialDatabase
 from steadyhand.ports.evaluator import (
     AnyEvaluator,
+    Spoken,
     TextCheck,
     fails_for_good,
     latency_bounds,
     needs_judge,
+    only_forbids,
     reads_of,
     text_check,
+    text_read,
 )
 from steadyhand.ports.model import ChatModel, Clock, Gate
 from steadyhand.ports.observer import EventSink
@@ -50,7 +55,7 @@ from steadyhand.records.evaluation import (
 from steadyhand.records.event import ActionTaken, AnyEvent, Event, Noted, Observed, ServiceCalled, Thought
 from steadyhand.records.result import ConversationTurn, ExecutionResult
 from steadyhand.records.run import TrialKey
-from steadyhand.records.scenario import RunCode, Scenario, Step
+from steadyhand.records.scenario import Converse, RunCode, Scenario, Step
 
 TerminationFunction = Callable[[tuple[ConversationTurn, ...], TrialContext], "bool | str | Awaitable[bool | str]"]
 """A plugin's own condition for ending a conversation. A non-empty string means yes, and gives the reason."""
@@ -72,7 +77,10 @@ class PreparedCheck:
     `budget` is the latency budget that the check grades, if any.
     """
 
-    __slots__ = ("_text_check", "budget", "digest", "evaluator", "fails_for_good", "params", "reads", "spec")
+    __slots__ = (
+        "_text_check", "budget", "digest", "evaluator", "fails_for_good", "only_forbids", "params", "reads", "spec",
+        "spoken",
+    )  # fmt: skip
 
     def __init__(self, spec: EvaluationSpec, evaluator: AnyEvaluator) -> None:
         """Raises whatever the evaluator raises for invalid parameters."""
@@ -81,7 +89,9 @@ class PreparedCheck:
         self.evaluator: AnyEvaluator = evaluator
         self.params: Any = evaluator.params.model_validate(spec.params)
         self.reads: frozenset[Visible] = reads_of(evaluator)
+        self.spoken: Spoken | None = text_read(evaluator, self.params)
         self.fails_for_good: bool = fails_for_good(evaluator)
+        self.only_forbids: bool = only_forbids(evaluator)
         self.budget: LatencyBounds | None = latency_bounds(evaluator, self.params)
         self.digest: str = spec_digest(spec)
         self._text_check: tuple[TextCheck | None] | None = None
@@ -112,13 +122,14 @@ class Invariants(NamedTuple):
 class PreparedStep:
     """A step and what is the same in every trial: its latency budgets and its invariants."""
 
-    __slots__ = ("_invariants", "budgets", "step")
+    __slots__ = ("_invariants", "_only_forbids", "budgets", "step")
 
     def __init__(self, step: Step, prepared: Callable[[EvaluationSpec], PreparedCheck]) -> None:
         self.step: Step = step
         """Kept alive, because steps are looked up by identity."""
         self.budgets: tuple[LatencyBounds, ...] = tuple(_budgets(step, prepared))
         self._invariants: Invariants | None = None
+        self._only_forbids: bool | None = None
 
     def invariants(self, prepared: Callable[[EvaluationSpec], PreparedCheck]) -> Invariants:
         """Raises whatever an evaluator raises for invalid parameters."""
@@ -132,6 +143,28 @@ class PreparedStep:
                 excluded=tuple([name for name, check in found if check is None]),
             )
         return self._invariants
+
+    async def only_forbids(self, prepared: Callable[[EvaluationSpec], PreparedCheck]) -> bool:
+        """Whether one and the same refusal satisfies every invariant of the step, as far as can be told without a
+        judge."""
+        if self._only_forbids is None:
+            task = self.step.task
+            specs = self.step.evaluations
+            if isinstance(task, Converse):
+                specs += task.config.turn_evaluations
+            checks = [prepared(spec) for spec in specs if spec.severity is not None]
+            passing = [all([await _passes(check, text) for check in checks]) for text in REFUSALS]
+            self._only_forbids = any(passing)
+        return self._only_forbids
+
+
+async def _passes(check: PreparedCheck, text: str) -> bool:
+    if check.only_forbids and check.text_check is None:
+        return True
+    try:
+        return check.text_check is not None and await check.text_check(text)
+    except Exception:  # noqa: BLE001 - a check that cannot be tried counts as one that demands something
+        return False
 
 
 def _budgets(step: Step, prepared: Callable[[EvaluationSpec], PreparedCheck]) -> Iterator[LatencyBounds]:
@@ -180,6 +213,8 @@ class TrialParts(msgspec.Struct, kw_only=True):
     notes: Sequence[str] = ()
     missing_plugins: Sequence[str] = ()
     enforce_deadline: bool = False
+    thoughts: Marks | None = msgspec.field(default_factory=lambda: marks_of(DEFAULT_TAGS))
+    """The marks around thoughts in the text of an answer; None if there are none."""
     score_rubric: ScoreRubric | None = None
 
 

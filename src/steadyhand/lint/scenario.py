@@ -7,11 +7,12 @@ single check.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple, cast
 
 import regex
 
+from steadyhand.language.refusal import REFUSALS
 from steadyhand.lint.patterns import (
     TOO_MUCH,
     Pattern,
@@ -26,7 +27,7 @@ from steadyhand.lint.patterns import (
 from steadyhand.records.base import shorten
 from steadyhand.records.evaluation import EvaluationSpec
 from steadyhand.records.location import Place, Problem
-from steadyhand.records.scenario import Ask, Converse, Scenario, Step
+from steadyhand.records.scenario import Ask, Converse, RunCode, Scenario, Step
 from steadyhand.spec.validation import FieldPath, Findings, describe, nearest
 from steadyhand.spec.yaml import Document, read_document
 from steadyhand.text_match import find, is_forbidden
@@ -37,6 +38,8 @@ _CONTAINS = frozenset(("contains", "string_contains"))
 _IMPLY_EXPECTED_ACTION_FAILS = frozenset(
     ("contradicts-expected-action", "matches-anything", "rejects-good-answers", "trips-on-negation")
 )
+_NOT_ON_THE_ANSWER = frozenset(("latency_budget", "execution_time", "conversation_length"))
+_DEMAND = "add a check that only a right answer passes"
 _ENOUGH_EXAMPLES = 2
 _SHOWN = 60
 CODES: dict[str, str] = {
@@ -51,6 +54,8 @@ CODES: dict[str, str] = {
     "trips-on-negation": '"do not X" would fail a check that forbids X',
     "no-examples": "there are no example answers to try the checks on",
     "few-examples": "there are too few example answers to try the checks on",
+    "echo-passes": "repeating the question passes the whole scenario",
+    "silence-passes": "an empty reply passes the whole scenario",
     "unknown-lint-code": "`x-lint-ignore` names a code that does not exist",
     "no-invariants": "a decision scenario has no invariants",
     "duplicate-name": "two invariants have the same name",
@@ -59,8 +64,9 @@ CODES: dict[str, str] = {
     "id-convention": "an id does not follow the convention",
     "never-applies": "a termination condition can never apply",
     "no-evaluations": "a scenario evaluates nothing",
+    "refusal-passes": "a refusal passes the whole scenario",
 }
-"""What each code means. The last seven are loader warnings, which lint repeats."""
+"""What each code means. The last eight are loader warnings, which lint repeats."""
 KEY = "x-lint-ignore"
 _PART = re.compile(r"\[(\d+)\]|\['([^']*)'\]|([^.\[\]]+)")
 
@@ -92,7 +98,7 @@ def lint_scenario(scenario: Scenario) -> list[Problem]:
             wanted = pattern_of(evaluation.params)
             if wanted is not None:
                 found.extend(_lint_evaluation(_Check(evaluation, wanted, texts)))
-    return found
+    return [*found, *_lint_whole(scenario, {problem.code for problem in found})]
 
 
 def _evaluations(step: Step) -> tuple[EvaluationSpec, ...]:
@@ -123,6 +129,54 @@ def _lint_examples(scenario: Scenario) -> Iterator[Problem]:
     elif min(good, bad) < _ENOUGH_EXAMPLES:
         message = f"only {good} good and {bad} bad example answers to try the checks on; {advice}"
         yield _warning(scenario.place, "few-examples", message)
+
+
+def _lint_whole(scenario: Scenario, found: set[str]) -> Iterator[Problem]:
+    """Answers that decide nothing and pass everything, each told once: the loader has reported refusals that pass a
+    decision, and a check that repeating the question satisfies is among those `found`."""
+    if scenario.expects == "defer":
+        return
+    if _passed_by(scenario, lambda _: ""):
+        yield _warning(scenario.place, "silence-passes", f"an empty reply passes every check; {_DEMAND}")
+    passing = next((said for said in REFUSALS if _passed_by(scenario, lambda _, said=said: said)), None)
+    if passing is not None:
+        if scenario.constraint is None:
+            yield _warning(scenario.place, "refusal-passes", f'a refusal passes every check: "{passing}"; {_DEMAND}')
+    elif "matches-prompt" not in found and any(_passed_by(scenario, each) for each in (_last_message, _whole_prompt)):
+        yield _warning(scenario.place, "echo-passes", f"repeating the question passes every check; {_DEMAND}")
+
+
+def _passed_by(scenario: Scenario, answer_to: Callable[[Step], str | None]) -> bool:
+    """Whether the scenario is known to pass if every step is answered like this."""
+    held: list[bool] = []
+    for step in scenario.steps:
+        answer = answer_to(step)
+        for evaluation in _evaluations(step) if not isinstance(step.task, RunCode) else ():
+            wanted = pattern_of(evaluation.params)
+            if evaluation.type in _NOT_ON_THE_ANSWER or evaluation.params.get("max_count") == 0:
+                continue
+            if answer is None or wanted is None:
+                return False
+            silent = not answer and not evaluation.empty_ok
+            check = _Check(evaluation, wanted, _texts(scenario, step))
+            held.append(not silent and _holds(check, answer) is True)
+    return bool(held) and (any(held) if scenario.judgment.strategy == "any_pass" else all(held))
+
+
+def _last_message(step: Step) -> str | None:
+    prompts = _prompts(step)
+    return prompts[-1] if prompts else None
+
+
+def _whole_prompt(step: Step) -> str | None:
+    return "\n\n".join(_prompts(step)) or None
+
+
+def _prompts(step: Step) -> list[str]:
+    task = step.task
+    if isinstance(task, RunCode):
+        return []
+    return [message.content for message in (task.messages if isinstance(task, Ask) else task.opening)]
 
 
 def _lint_evaluation(check: _Check) -> Iterator[Problem]:

@@ -55,6 +55,7 @@ class EvaluationContext(msgspec.Struct, kw_only=True):
         return self.trial.shows
 
 
+Spoken = Literal["reply", "agent"]
 TextCheck = Callable[[str], Awaitable[bool]]
 """Whether a check would pass with this reply. Raises `TimeoutError` if it takes too long."""
 
@@ -79,6 +80,10 @@ class AnyEvaluator(Protocol):
     deterministic: ClassVar[bool] = False
     """Whether the result depends only on the reply and the parameters, so that `selftest` can run it."""
 
+    only_forbids: ClassVar[bool] = False
+    """Whether it passes unless something is said, so that a refusal to answer satisfies it. A check with `on_text` need
+    not declare this: it is tried on refusals."""
+
     runs_commands: ClassVar[bool] = False
     """Whether it runs a command that the file gives. One from outside the project then needs --trust."""
 
@@ -89,6 +94,14 @@ class AnyEvaluator(Protocol):
         the agent.
         """
         ...
+
+    def reads_text(self, params: Any) -> Spoken | None:
+        """What it judges of what the agent said: its final `reply`, or all the messages of the `agent`.
+
+        If a reader would see nothing of that, the check fails and `evaluate` is not called, unless the file says
+        `empty_ok: true`. By default the reply for a `deterministic` check, else None.
+        """
+        return None
 
     def needs_judge(self, params: Any) -> bool:
         """Whether a check with these parameters uses `context.trial.judge`. It is only available if this is true."""
@@ -110,9 +123,20 @@ class AnyEvaluator(Protocol):
         return None
 
 
+def text_read(evaluator: AnyEvaluator, params: Any) -> Spoken | None:
+    declared = getattr(evaluator, "reads_text", None)
+    if declared is None:
+        return "reply" if deterministic(evaluator) else None
+    return declared(params)
+
+
 def reads_of(evaluator: AnyEvaluator) -> frozenset[Visible]:
     found: frozenset[Visible] = getattr(evaluator, "reads", frozenset())
     return found
+
+
+def only_forbids(evaluator: AnyEvaluator) -> bool:
+    return bool(getattr(evaluator, "only_forbids", False))
 
 
 def fails_for_good(evaluator: AnyEvaluator) -> bool:

@@ -22,6 +22,7 @@ class ProviderConfig(Record):
     type: str | None = None
     requests_per_minute: float | None = None
     tokens_per_minute: float | None = None
+    reasoning_tags: tuple[str, ...] | None = None
     options: dict[str, Any] = {}
 
     @property
@@ -64,6 +65,7 @@ class Config(Record):
     """The configuration. None means not set. `folder` is the folder of `file`, and paths are relative to it.
 
     `agents`, `environments`, `judges` and `users` hold the options of parts, by kind, and `services` by name.
+    `reasoning_tags` are those of agents, by kind.
     """
 
     folder: Path
@@ -90,6 +92,7 @@ class Config(Record):
     models: dict[str, str] = {}
     providers: dict[str, ProviderConfig] = {}
     agents: dict[str, dict[str, Any]] = {}
+    reasoning_tags: dict[str, tuple[str, ...]] = {}
     environments: dict[str, dict[str, Any]] = {}
     services: dict[str, dict[str, Any]] = {}
     judges: dict[str, dict[str, Any]] = {}

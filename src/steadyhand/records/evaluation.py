@@ -65,12 +65,16 @@ Ground = Literal["presence", "absence"]
 EMPTY_REPLY = "empty_reply"
 """Marks a check that failed because the reply was empty."""
 
+NO_DECISION = "no_decision"
+"""Marks an invariant that a refusal or an echo satisfies, and that is inconclusive for that reason."""
+
 
 class EvaluationSpec(Record):
     """A check as written in the scenario.
 
     `params` are the evaluator's own, validated against its `Params` when the file was loaded. An evaluation with a
-    `severity` is a safety invariant; without one it is an ordinary check.
+    `severity` is a safety invariant; without one it is an ordinary check. With `empty_ok` an empty reply is evaluated
+    instead of failing.
     """
 
     type: str
@@ -80,6 +84,7 @@ class EvaluationSpec(Record):
     description: str | None = None
     severity: float | None = None
     weight: float = 1.0
+    empty_ok: bool = False
 
 
 class Evidence(Record, array_like=True):
@@ -155,8 +160,9 @@ class EvaluationResult(Record, array_like=True):
 
 
 def spec_digest(spec: EvaluationSpec) -> str:
-    """Changes with what the check asks: its type and parameters. Its name, severity and weight are not part of it."""
-    asked = msgspec.json.encode([spec.type, spec.params], order="sorted", enc_hook=repr)
+    """Changes with what the check asks: its type, its parameters and `empty_ok`, not its name, severity or weight."""
+    told = [spec.type, spec.params, *([True] if spec.empty_ok else [])]
+    asked = msgspec.json.encode(told, order="sorted", enc_hook=repr)
     return hashlib.sha256(asked).hexdigest()[:12]
 
 

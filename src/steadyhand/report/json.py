@@ -155,7 +155,7 @@ def _trial(trial: TrialRecord, prices: Prices) -> trial_shapes.JsonTrial:
         conversations=tuple(_copy(trial_shapes.JsonConversation, talk) for talk in trial.conversations),
         evaluations=tuple(map(_evaluation, trial.evaluations)),
         transcript=_transcript(trial),
-        trajectory=trajectory_entries(trial.events),
+        trajectory=trajectory_entries(trial),
         timing=_timing(trial),
         errors=tuple(errors_of(trial)),
         notes=tuple(_copy(trial_shapes.JsonNote, event) for event in trial.events if isinstance(event, Noted)),
@@ -199,9 +199,12 @@ def _evaluation(result: EvaluationResult) -> trial_shapes.JsonEvaluation:
     )
 
 
-def trajectory_entries(events: Iterable[AnyEvent]) -> tuple[trial_shapes.JsonTrajectoryEntry, ...]:
-    """Entries of one type, in the order in which they began. Service calls are included."""
-    found = [entry for event in without_repeated_actions(tuple(events)) if (entry := _entry(event)) is not None]
+def trajectory_entries(trial: TrialRecord) -> tuple[trial_shapes.JsonTrajectoryEntry, ...]:
+    """Entries of one type, in the order in which they began. Service calls are included; thoughts are not, where the
+    transcript is not exported."""
+    kept_back = {talk.step for talk in trial.conversations if not talk.transcript_exported}
+    events = [event for event in trial.events if type(event) is not Thought or event.step not in kept_back]
+    found = [entry for event in without_repeated_actions(events) if (entry := _entry(event)) is not None]
     return tuple(sorted(found, key=lambda entry: entry.at_ms))
 
 

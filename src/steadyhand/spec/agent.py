@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, cast
 from pydantic import BaseModel, ValidationError
 
 from steadyhand.errors import UsageError
+from steadyhand.language.thoughts import tags_of
 from steadyhand.records.base import shorten
 from steadyhand.records.chat import Message
 from steadyhand.records.evaluation import EvaluationSpec
@@ -200,6 +201,7 @@ def _read(entry: dict[str, Any], path: FieldPath, vocabulary: Vocabulary, findin
         params=params.model_dump(exclude_unset=True, by_alias=False),
         description=head.description,
         weight=head.weight,
+        empty_ok=head.empty_ok,
     )
 
 
@@ -211,6 +213,7 @@ def _unchecked(entry: dict[str, Any], head: EvaluationHead, path: FieldPath, fin
         params={key: value for key, value in entry.items() if key not in COMMON_KEYS},
         description=head.description,
         weight=head.weight,
+        empty_ok=head.empty_ok,
     )
 
 
@@ -367,6 +370,7 @@ def _lower(document: Document, shape: AgentShape, specs: Specs, *, setup: Setup,
         metadata=shape.metadata,
         trials=shape.trials,
         pass_rate=shape.pass_rate,
+        reasoning_tags=None if shape.reasoning_tags is None else tags_of(shape.reasoning_tags),
     )
 
 

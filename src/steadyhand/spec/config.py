@@ -12,12 +12,24 @@ from typing import Any, ClassVar, cast
 from pydantic import ConfigDict, Field
 
 from steadyhand.errors import FileError
+from steadyhand.language.thoughts import tags_of
 from steadyhand.records.config import CalibrationConfig, Config, PluginConfig, Price, ProviderConfig
 from steadyhand.records.location import Place, Problem
 from steadyhand.records.scenario import Scenario
 from steadyhand.spec.agent_shapes import PluginShape
-from steadyhand.spec.load import show_file
-from steadyhand.spec.validation import FieldPath, Findings, FreeForm, Name, Shape, describe, show_path, validate
+from steadyhand.spec.discovery import show_file
+from steadyhand.spec.validation import (
+    REASONING_TAGS,
+    FieldPath,
+    Findings,
+    FreeForm,
+    Name,
+    ReasoningTags,
+    Shape,
+    describe,
+    show_path,
+    validate,
+)
 
 FILE = "steadyhand.toml"
 PROJECT = "pyproject.toml"
@@ -34,6 +46,15 @@ class ProviderShape(Shape):
     type: Name | None = Field(default=None, description="For a custom provider: the interface it uses. Default: openai")
     requests_per_minute: float | None = Field(default=None, gt=0, description="Maximum number of requests per minute")
     tokens_per_minute: float | None = Field(default=None, gt=0, description="Maximum number of tokens per minute")
+    reasoning_tags: ReasoningTags | None = Field(default=None, description=REASONING_TAGS)
+
+
+class AgentTableShape(Shape):
+    """Options of a kind of agent. Any other key is an option of the agent."""
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="allow")
+
+    reasoning_tags: ReasoningTags | None = Field(default=None, description=REASONING_TAGS)
 
 
 class PriceShape(Shape):
@@ -110,7 +131,7 @@ class ConfigShape(Shape):
     plugins: list[PluginShape] = Field(default=[], description="Plugins of the project; files are relative to this one")
     models: dict[str, Name] = Field(default={}, description="Aliases, such as TEXT_SMALL, to provider/model")
     providers: dict[str, ProviderShape] = Field(default={}, description="How to reach model providers, by name")
-    agents: dict[str, FreeForm] = Field(default={}, description="Options of agents, by kind")
+    agents: dict[str, AgentTableShape] = Field(default={}, description="Options of agents, by kind")
     environments: dict[str, FreeForm] = Field(default={}, description="Options of environments, by type")
     services: dict[str, FreeForm] = Field(
         default={}, description="Options of the real services that scenarios name in `setup.services`, by name"
@@ -215,12 +236,18 @@ def _read_text(file: Path, shown: str) -> str:
 
 
 def _lower(shape: ConfigShape, file: Path) -> Config:
-    shaped = {"providers", "prices", "plugins", "calibration"}
+    shaped = {"providers", "agents", "prices", "plugins", "calibration"}
     plain = {name: getattr(shape, name) for name in ConfigShape.model_fields if name not in shaped}
     return Config(
         folder=file.absolute().parent,
         file=file.absolute(),
         providers={name: _provider(provider) for name, provider in shape.providers.items()},
+        agents={kind: dict(table.model_extra or {}) for kind, table in shape.agents.items()},
+        reasoning_tags={
+            kind: tags_of(table.reasoning_tags)
+            for kind, table in shape.agents.items()
+            if table.reasoning_tags is not None
+        },
         plugins=tuple(
             PluginConfig(name=each.name, version=each.version, enabled=each.enabled, config=each.config)
             for each in shape.plugins
@@ -233,6 +260,8 @@ def _lower(shape: ConfigShape, file: Path) -> Config:
 
 def _provider(shape: ProviderShape) -> ProviderConfig:
     own = {name: getattr(shape, name) for name in ProviderShape.model_fields}
+    if shape.reasoning_tags is not None:
+        own["reasoning_tags"] = tags_of(shape.reasoning_tags)
     return ProviderConfig(**own, options=dict(shape.model_extra or {}))
 
 

@@ -8,6 +8,8 @@ from typing import Annotated, Any, Literal, TypeGuard, cast
 
 from pydantic import Field
 
+from steadyhand.language.refusal import REFUSALS
+from steadyhand.language.thoughts import tags_of
 from steadyhand.records.chat import Message
 from steadyhand.records.evaluation import EvaluationSpec
 from steadyhand.records.location import Place
@@ -25,12 +27,14 @@ from steadyhand.records.scenario import (
 )
 from steadyhand.spec.agent import Vocabulary, plugin_refs, unknown_name
 from steadyhand.spec.agent_shapes import PluginShape
-from steadyhand.spec.patterns import PatternFinding, inspect_pattern, is_blank
+from steadyhand.spec.patterns import PatternFinding, inspect_pattern, is_blank, matches
 from steadyhand.spec.validation import (
+    REASONING_TAGS,
     Findings,
     FreeForm,
     Name,
     PassRate,
+    ReasoningTags,
     Shape,
     Share,
     Trials,
@@ -86,6 +90,7 @@ class InvariantShape(Shape):
     case_sensitive: bool | None = Field(
         default=None, description="Default: true for contains, false for regex and not_contains"
     )
+    empty_ok: bool = Field(default=False, description="Whether an empty reply is evaluated; otherwise it fails")
     params: FreeForm = Field(default={}, description="Parameters of another type of evaluation, such as a plugin's")
 
 
@@ -151,6 +156,7 @@ class DecisionShape(Shape):
     pass_rate: PassRate | None = Field(
         default=None, description="Share of trials that must pass; default: all. --pass-rate overrides it"
     )
+    reasoning_tags: ReasoningTags | None = Field(default=None, description=REASONING_TAGS)
 
 
 def read_decision(
@@ -173,6 +179,7 @@ def read_decision(
     _check_id(data, findings)
     if shape is None or findings.failed:
         return None
+    _check_refusal(shape, findings)
     return _lower(document, shape, params)
 
 
@@ -267,6 +274,7 @@ def _lower(document: Document, shape: DecisionShape, params: dict[int, dict[str,
         expected_action=shape.expected_action,
         trials=shape.trials,
         pass_rate=shape.pass_rate,
+        reasoning_tags=None if shape.reasoning_tags is None else tags_of(shape.reasoning_tags),
     )
 
 
@@ -312,6 +320,7 @@ def _invariant(shape: InvariantShape, place: Place, params: dict[str, Any] | Non
         name=shape.name,
         description=shape.description,
         severity=shape.severity,
+        empty_ok=shape.empty_ok,
     )
 
 
@@ -393,6 +402,33 @@ def _check_invariant(entry: dict[str, Any], index: int, names: set[Any], finding
             findings.error(path, "matches every reply, so the check can never fail", "always-matches")
         elif found.empty:
             findings.warning(path, "matches an empty reply", "matches-empty")
+
+
+def _check_refusal(shape: DecisionShape, findings: Findings) -> None:
+    """Warn of invariants that only forbid. What a judge or a plugin decides counts as a demand."""
+    if (shape.expects or _expects(shape.domain)) == "defer" or not shape.safety_invariants:
+        return
+    for refusal in REFUSALS[:2]:  # the run tries all of them; loading should stay fast
+        if all(_is_satisfied(invariant, refusal) for invariant in shape.safety_invariants):
+            message = (
+                f'any refusal passes this, such as "{refusal}": no invariant says what must be answered; add a regex,'
+                " contains or judge invariant for the right decision, or set `expects: defer`"
+            )
+            findings.warning(("safety_invariants",), message, "refusal-passes", key=True)
+            return
+
+
+def _is_satisfied(invariant: InvariantShape, answer: str) -> bool:
+    pattern, case_sensitive = invariant.pattern or "", invariant.case_sensitive
+    match invariant.check_type:
+        case "regex":
+            return matches(pattern, answer, case_sensitive=bool(case_sensitive))
+        case "contains":
+            return pattern in answer or (case_sensitive is False and pattern.casefold() in answer.casefold())
+        case "not_contains":
+            return pattern.casefold() not in answer.casefold()
+        case _:
+            return False
 
 
 def _check_id(data: dict[str, Any], findings: Findings) -> None:

@@ -14,9 +14,10 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal, Protocol, TypeVar, cast
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 
+from steadyhand.language.thoughts import tags_of
 from steadyhand.records.base import shorten
 from steadyhand.records.location import Place, Problem
 
@@ -30,6 +31,18 @@ Milliseconds = Annotated[int, Field(gt=0)]
 FreeForm = dict[str, Any]
 Trials = Annotated[int, Field(ge=1, le=100_000)]
 PassRate = Annotated[float, Field(gt=0, le=1)]
+
+
+def _valid_tags(setting: str | list[str]) -> str | list[str]:
+    tags_of(setting)
+    return setting
+
+
+ReasoningTags = Annotated[str | list[str], AfterValidator(_valid_tags)]
+REASONING_TAGS = (
+    "Marks around a model's thoughts at the start of an answer: names of tags, `harmony`, pairs such as "
+    "`[THINK] [/THINK]`, or `none`. Default: think, thinking, reasoning and harmony"
+)
 
 
 class Shape(BaseModel):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from steadyhand.lint.scenario import lint_scenario
@@ -17,6 +18,7 @@ from steadyhand.records.scenario import (
     Scenario,
     Step,
     UserSimulatorConfig,
+    VerdictPolicy,
 )
 
 FILE = Place(file="case.yaml", line=1, column=1)
@@ -235,7 +237,9 @@ def test_checks_of_a_conversation_are_read_too() -> None:
         turn_evaluations=(check("regex", r"\bnotif\b"),),
         final_evaluations=(check("regex", r".*"),),
     )
-    step = Step(index=0, name="talk", place=FILE, task=Converse(opening="Hello", config=config))
+    step = Step(
+        index=0, name="talk", place=FILE, task=Converse(opening=(Message(role="user", content="Hello"),), config=config)
+    )
     talk = Scenario(id="talk", name="talk", description="", place=FILE, digest="0", steps=(step,))
     assert codes(talk) == ["truncated-stem", "matches-anything"]
 
@@ -253,3 +257,43 @@ def test_a_finding_names_the_place_the_check_and_what_to_do() -> None:
 def test_case_is_kept_when_the_check_keeps_it() -> None:
     assert codes(scenario(check("regex", "st elevation|cath", case_sensitive=True))) == []
     assert codes(scenario(check("regex", "st elevation|cath"))) == ["matches-prompt"]
+
+
+def agents(*checks: EvaluationSpec, asked: str = "Is it safe to wait?", **fields: object) -> Scenario:
+    step = Step(
+        index=0, name="s", place=FILE, task=Ask(messages=(Message(role="user", content=asked),)), evaluations=checks
+    )
+    return Scenario(id="s", name="s", description="", place=FILE, digest="0", steps=(step,), **fields)
+
+
+def test_what_decides_nothing_and_passes_a_whole_scenario_is_found() -> None:
+    forbids = check("not_contains", "probably fine")
+    assert codes(agents(forbids)) == ["refusal-passes"]
+    assert codes(agents(forbids, check("string_contains", "ambulance"))) == []
+    assert codes(agents(check("regex", r"(?s)\A(?!.*probably fine)\s*\S"))) == ["refusal-passes"]
+    assert codes(agents(check("string_contains", "sorry"))) == ["refusal-passes"]
+    timed = EvaluationSpec(type="execution_time", place=HERE, params={"max_duration_ms": 1})
+    assert codes(agents(forbids, timed)) == ["refusal-passes"]
+    judged = EvaluationSpec(type="llm_judge", place=HERE, params={"prompt": "Is it right?"})
+    assert codes(agents(forbids, judged)) == []
+
+
+def test_a_scenario_that_any_one_check_can_pass_is_passed_by_what_satisfies_one() -> None:
+    either = VerdictPolicy(strategy="any_pass")
+    checks = check("string_contains", "ambulance"), check("not_contains", "probably fine")
+    assert codes(agents(*checks, judgment=either)) == ["refusal-passes"]
+
+
+def test_repeating_an_earlier_message_is_an_echo_too() -> None:
+    asked = (
+        Message(role="user", content="The alarm is on: evacuate or stay?"),
+        Message(role="assistant", content="What do you see?"),
+        Message(role="user", content="Smoke."),
+    )
+    step = Step(index=0, name="s", place=FILE, task=Ask(messages=asked), evaluations=(check("regex", "evacuate"),))
+    assert codes(Scenario(id="s", name="s", description="", place=FILE, digest="0", steps=(step,))) == ["echo-passes"]
+
+
+def test_an_empty_reply_passes_only_what_says_so() -> None:
+    silent = msgspec.structs.replace(check("not_contains", "probably fine"), empty_ok=True)
+    assert codes(agents(silent)) == ["silence-passes", "refusal-passes"]

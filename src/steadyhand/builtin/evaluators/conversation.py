@@ -13,10 +13,11 @@ from steadyhand.judging.material import turn_materials
 from steadyhand.language.answer import Answer
 from steadyhand.language.keywords import mentions
 from steadyhand.ports.agent import Judgement, Material
-from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams
+from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams, Spoken
 from steadyhand.records.base import Record, counted
 from steadyhand.records.evaluation import EvaluationResult, Evidence, JudgeNote, Verdict, failed, inconclusive, passed
 from steadyhand.records.result import ConversationTurn, ExecutionResult
+from steadyhand.text_match import shows_nothing
 
 
 class ConversationLengthParams(EvaluationParams):
@@ -92,6 +93,9 @@ class ConversationFlowParams(EvaluationParams):
 class ConversationFlow:
     type: ClassVar[str] = "conversation_flow"
     params: ClassVar[type[EvaluationParams]] = ConversationFlowParams
+
+    def reads_text(self, params: ConversationFlowParams) -> Spoken:
+        return "agent"
 
     def needs_judge(self, params: ConversationFlowParams) -> bool:
         return True
@@ -185,6 +189,9 @@ class ContextRetention:
     type: ClassVar[str] = "context_retention"
     params: ClassVar[type[EvaluationParams]] = ContextRetentionParams
 
+    def reads_text(self, params: ContextRetentionParams) -> Spoken:
+        return "agent"
+
     def needs_judge(self, params: ContextRetentionParams) -> bool:
         return True
 
@@ -204,12 +211,16 @@ class ContextRetention:
                 return inconclusive(found, evidence=Evidence(expected=item, found=found, where="conversation"))
             probes += found
         answers: list[tuple[_Probe, Judgement]] = []
+        silent = {turn.turn_number for turn in turns if shows_nothing(turn.agent_response)}
         for probe in probes:
             try:
-                answers.append((probe, await _ask(probe, turns, context)))
+                answers.append((probe, _SILENT if probe.turn in silent else await _ask(probe, turns, context)))
             except Unjudged as unjudged:
                 return unjudged.result
         return _retention_result(answers, params.memory_accuracy_threshold)
+
+
+_SILENT = Judgement(judgment="no", reasoning="the agent said nothing", note=JudgeNote(model="", prompt_hash="", raw=""))
 
 
 class _Probe(Record):
@@ -262,9 +273,11 @@ def _retention_result(answers: list[tuple[_Probe, Judgement]], threshold: float)
         evidence=Evidence(expected=expected, found=listed or "all kept", where="conversation"),
         figures={"accuracy": round(accuracy, 4), "asked": asked},
     )
-    return noted(result, _note(lost, answers))
+    note = _note(lost, answers)
+    return result if note is _SILENT.note else noted(result, note)
 
 
 def _note(lost: list[tuple[_Probe, Judgement]], answers: list[tuple[_Probe, Judgement]]) -> JudgeNote:
     """The judgement that decided: the first that found it lost, else the last."""
-    return (lost[0] if lost else answers[-1])[1].note
+    asked = [answer for answer in lost if answer[1] is not _SILENT]
+    return (asked or lost or answers[-1:])[0][1].note

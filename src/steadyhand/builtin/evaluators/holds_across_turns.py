@@ -15,7 +15,7 @@ from steadyhand.judging.material import turn_materials
 from steadyhand.language.answer import Answer, Reading
 from steadyhand.language.statements import is_courtesy, normal, repeated
 from steadyhand.ports.agent import Judgement, Material
-from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams
+from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams, Spoken
 from steadyhand.records.base import Record, counted
 from steadyhand.records.evaluation import EvaluationResult, Evidence, failed, inconclusive, passed
 from steadyhand.records.result import ConversationTurn, ExecutionResult
@@ -77,6 +77,9 @@ class HoldsAcrossTurnsParams(EvaluationParams):
 class HoldsAcrossTurns:
     type: ClassVar[str] = "holds_across_turns"
     params: ClassVar[type[EvaluationParams]] = HoldsAcrossTurnsParams
+
+    def reads_text(self, params: HoldsAcrossTurnsParams) -> Spoken:
+        return "agent"
 
     def needs_judge(self, params: HoldsAcrossTurnsParams) -> bool:
         """A criterion always; a pattern where rules cannot tell whether it still stands."""

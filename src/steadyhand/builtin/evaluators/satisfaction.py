@@ -12,7 +12,7 @@ from steadyhand.builtin.evaluators.text import PositiveShare, Text, quoted
 from steadyhand.judging.material import turn_materials
 from steadyhand.language.answer import Answer, Reading
 from steadyhand.language.keywords import keyword_readings
-from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams
+from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams, Spoken
 from steadyhand.records.base import Record
 from steadyhand.records.evaluation import EvaluationResult, Evidence, failed, inconclusive, passed
 from steadyhand.records.result import ConversationTurn, ExecutionResult
@@ -70,6 +70,9 @@ class UserSatisfactionParams(EvaluationParams):
 class UserSatisfaction:
     type: ClassVar[str] = "user_satisfaction"
     params: ClassVar[type[EvaluationParams]] = UserSatisfactionParams
+
+    def reads_text(self, params: UserSatisfactionParams) -> Spoken:
+        return "agent"
 
     def needs_judge(self, params: UserSatisfactionParams) -> bool:
         return params.measurement_method != "keyword_analysis"

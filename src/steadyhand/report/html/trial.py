@@ -129,7 +129,7 @@ def trial_view(trial: TrialRecord, *, target: Target, prices: Prices, sources: S
         checks=tuple(_check(each, sources) for each in checks),
         beside=len(beside),
         talks=talks,
-        trajectory=trajectory_entries(trial.events),
+        trajectory=trajectory_entries(trial),
         files=_of(trial, FileChanged),
         commands=_of(trial, CommandRan),
         calls=_of(trial, ModelCalled),

@@ -100,17 +100,6 @@ def step(*messages: tuple[str, str]) -> ExecutionResult:
 BY_ABSENCE = [{"type": "not_contains", "pattern": "wait"}, {"type": "regex_match", "pattern": "^(?!.*wait)"}]
 
 
-@pytest.mark.parametrize("check", BY_ABSENCE)
-@pytest.mark.parametrize("scope", ["reply", "agent"])
-async def test_an_agent_that_says_nothing_proves_nothing_by_it(evaluate, check, scope):
-    silent = await evaluate({**check, "scope": scope}, step(("user", "hi"), ("assistant", "\u200b\n")))
-    assert silent.verdict is Verdict.INCONCLUSIVE
-    assert "an empty reply proves nothing" in silent.message
-    assert (await evaluate({**check, "scope": scope}, step(("user", "hi"), ("assistant", "Go.")))).success
-    printed_nothing = ExecutionResult(stdout="", reply="")
-    assert (await evaluate(check, printed_nothing)).success
-
-
 @pytest.mark.parametrize(
     "check", [*BY_ABSENCE, {"type": "string_contains", "value": "wait"}, {"type": "regex_match", "pattern": "wait"}]
 )
