@@ -32,8 +32,8 @@ def selftest(
 ) -> None:
     """Run the deterministic checks of each scenario on its own `examples`, without a model.
 
-    Reports every good answer that a check rejects and every bad answer that passes. Exit codes: 0 no defects;
-    1 defects; 2 nothing to test.
+    Reports every good answer that a check rejects and every bad answer that passes. Meaning checks only read: answers
+    about which they would ask a judge are counted. Exit codes: 0 no defects; 1 defects; 2 nothing to test.
     """
     registries = open_registries(Settings(RunOptions(config=config, plugins=plugins)), checking=True)
     selection = Selection(paths=paths, tags=tags, expression=expression, filters=filters)
@@ -45,8 +45,10 @@ def selftest(
     if not found.answers:
         raise SetupError("nothing to test: none of these scenarios has `examples`")
     tested = len(scenarios) - len(found.without_examples)
+    asked = f", {found.needs_judge} undecided without a judge" if found.needs_judge else ""
     say(
-        f"{counted(tested, 'scenario')}, {counted(found.answers, 'answer')}: {counted(len(found.defects), 'defect')}",
+        f"{counted(tested, 'scenario')}, {counted(found.answers, 'answer')}: {counted(len(found.defects), 'defect')}"
+        f"{asked}",
         err=True,
     )
     for spec in found.untested:

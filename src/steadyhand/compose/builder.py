@@ -197,6 +197,7 @@ class Builder:
             seed=planned.seed,
             score_rubric=shared.score_rubric,
             enforce_deadline=settings.options.enforce_deadline,
+            judge_timeline=settings.options.judge_timeline,
             live=settings.options.live,
             clock=clock,
             lag=self._lag,
@@ -271,7 +272,8 @@ class Builder:
 
     def _notes_on_judge(self, scenario: Scenario) -> list[str]:
         overrides = self._judges.overrides(scenario)
-        self.notices.update(dict.fromkeys(overrides))
+        unasked = self._judges.unasked(scenario)
+        self.notices.update(dict.fromkeys([*overrides, unasked] if unasked else overrides))
         return [*self._judges.warnings(scenario), *overrides]
 
     def _prepare_judge(self, scenario: Scenario) -> None:

@@ -31,6 +31,7 @@ from steadyhand.ports.evaluator import (
     AnyEvaluator,
     Spoken,
     TextCheck,
+    explicit_judge_only,
     fails_for_good,
     latency_bounds,
     needs_judge,
@@ -107,6 +108,10 @@ class PreparedCheck:
     def needs_judge(self) -> bool:
         """Raises whatever the evaluator's declaration raises."""
         return needs_judge(self.evaluator, self.params)
+
+    @property
+    def explicit_judge_only(self) -> bool:
+        return explicit_judge_only(self.evaluator)
 
 
 class Invariants(NamedTuple):
@@ -215,6 +220,8 @@ class TrialParts(msgspec.Struct, kw_only=True):
     enforce_deadline: bool = False
     thoughts: Marks | None = msgspec.field(default_factory=lambda: marks_of(DEFAULT_TAGS))
     """The marks around thoughts in the text of an answer; None if there are none."""
+    judge_timeline: bool = False
+    """Whether the judge may be asked about parts of an answer, to find when a check held that only it could decide."""
     score_rubric: ScoreRubric | None = None
 
 
@@ -347,8 +354,10 @@ class RunningTrial:
         return known
 
     def seen_by(self, check: PreparedCheck) -> TrialContext:
-        """The trial as the check may use it: without the judge, unless the check declares that it needs one."""
-        if self.parts.judge is None or check.needs_judge:
+        """The trial as the check may use it: without the judge, unless the check declares that it needs one, and
+        without the model under test as a judge if it declares that too."""
+        judge = self.parts.judge
+        if judge is None or (check.needs_judge and not (judge.self_judged and check.explicit_judge_only)):
             return self
         return cast("TrialContext", UnjudgedTrial(self))
 
