@@ -264,7 +264,8 @@ class Builder:
 
     def _notes_on_judge(self, scenario: Scenario) -> list[str]:
         overrides = self._judges.overrides(scenario)
-        self.notices.update(dict.fromkeys(overrides))
+        unasked = self._judges.unasked(scenario)
+        self.notices.update(dict.fromkeys([*overrides, unasked] if unasked else overrides))
         return [*self._judges.warnings(scenario), *overrides]
 
     def _prepare_judge(self, scenario: Scenario) -> None:

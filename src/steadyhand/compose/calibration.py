@@ -162,6 +162,8 @@ class Cases:
             return "a label on the verdict of a trial, which no judge decides"
         if result is None:
             return f"the trial has no check {label.check!r}"
+        if result.decided_by == "reader":
+            return "the reader was sure, so no judge was asked"
         scenario = known.get(label.scenario) or scenarios.get(label.scenario)
         if scenario is None:
             return f"the scenario {label.scenario} is no longer in the files"

@@ -28,6 +28,7 @@ from steadyhand.ports.environment import Database, EnvironmentProvider, TrialDat
 from steadyhand.ports.evaluator import (
     AnyEvaluator,
     TextCheck,
+    explicit_judge_only,
     fails_for_good,
     latency_bounds,
     needs_judge,
@@ -97,6 +98,10 @@ class PreparedCheck:
     def needs_judge(self) -> bool:
         """Raises whatever the evaluator's declaration raises."""
         return needs_judge(self.evaluator, self.params)
+
+    @property
+    def explicit_judge_only(self) -> bool:
+        return explicit_judge_only(self.evaluator)
 
 
 class Invariants(NamedTuple):
@@ -312,8 +317,10 @@ class RunningTrial:
         return known
 
     def seen_by(self, check: PreparedCheck) -> TrialContext:
-        """The trial as the check may use it: without the judge, unless the check declares that it needs one."""
-        if self.parts.judge is None or check.needs_judge:
+        """The trial as the check may use it: without the judge, unless the check declares that it needs one, and
+        without the model under test as a judge if it declares that too."""
+        judge = self.parts.judge
+        if judge is None or (check.needs_judge and not (judge.self_judged and check.explicit_judge_only)):
             return self
         return cast("TrialContext", UnjudgedTrial(self))
 

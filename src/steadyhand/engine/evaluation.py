@@ -188,7 +188,7 @@ class Evaluation:
     def _doubted(self, found: EvaluationResult, spec: EvaluationSpec) -> EvaluationResult:
         """The verdict of a judge that may not decide, as information only."""
         doubt = self._trial.parts.doubts.get(id(spec))
-        if doubt is None or found.verdict not in (Verdict.PASSED, Verdict.FAILED):
+        if doubt is None or found.decided_by == "reader" or found.verdict not in (Verdict.PASSED, Verdict.FAILED):
             return found
         return msgspec.structs.replace(
             found,

@@ -22,6 +22,12 @@ class EvaluationParams(BaseModel):
     `type`, `description` and `weight` are removed first; a subclass declares only its own fields.
     """
 
+    on_invariant: ClassVar[bool] = False
+    """Whether the parameters stand directly on a safety invariant, instead of under `params`."""
+
+    needs_beside: ClassVar[tuple[str, ...]] = ()
+    """Types of evaluation of which at least one must stand in the same list."""
+
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)
 
 
@@ -79,6 +85,9 @@ class AnyEvaluator(Protocol):
     deterministic: ClassVar[bool] = False
     """Whether the result depends only on the reply and the parameters, so that `selftest` can run it."""
 
+    explicit_judge_only: ClassVar[bool] = False
+    """Whether only an explicitly named judge may be asked, never the model under test."""
+
     runs_commands: ClassVar[bool] = False
     """Whether it runs a command that the file gives. One from outside the project then needs --trust."""
 
@@ -125,6 +134,10 @@ def deterministic(evaluator: AnyEvaluator) -> bool:
 
 def runs_commands(evaluator: AnyEvaluator) -> bool:
     return bool(getattr(evaluator, "runs_commands", False))
+
+
+def explicit_judge_only(evaluator: AnyEvaluator) -> bool:
+    return bool(getattr(evaluator, "explicit_judge_only", False))
 
 
 def needs_judge(evaluator: AnyEvaluator, params: Any) -> bool:

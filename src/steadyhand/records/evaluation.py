@@ -61,6 +61,8 @@ class FailureClass(enum.StrEnum):
 
 Stage = Literal["step", "turn", "final"]
 Ground = Literal["presence", "absence"]
+Decider = Literal["reader", "judge"]
+"""Who decided a check on meaning: a rule that read the answer, or the judge that was asked where no rule was sure."""
 
 EMPTY_REPLY = "empty_reply"
 """Marks a check that failed because the reply was empty."""
@@ -126,7 +128,7 @@ class EvaluationResult(Record, array_like=True):
     `rests_on` is what decided it, if the evaluator can tell: *absence* if it passed because something was missing,
     *presence* if it failed because something was there. `self_reported` is what is known only from the agent. `budget`
     is set if the check grades latency. `digest` is that of the specification (`spec_digest`), which matches a stored
-    result with its check.
+    result with its check. `decided_by` is set by checks that ask a judge only where they are not sure.
     """
 
     verdict: Verdict
@@ -148,6 +150,7 @@ class EvaluationResult(Record, array_like=True):
     self_reported: tuple[str, ...] = ()
     budget: LatencyBounds | None = None
     digest: str = ""
+    decided_by: Decider | None = None
 
     @property
     def success(self) -> bool:

@@ -9,7 +9,7 @@ from msgspec import Meta
 from steadyhand.judging.trial import Alarm
 from steadyhand.records.base import Record, doc
 from steadyhand.records.chat import ArrivalClock, FinishReason, Purpose, Role
-from steadyhand.records.evaluation import FailureClass, Ground, LatencyTier, Outcome, Stage, Verdict
+from steadyhand.records.evaluation import Decider, FailureClass, Ground, LatencyTier, Outcome, Stage, Verdict
 from steadyhand.records.event import ActionStatus, Sight, Visible
 from steadyhand.records.scenario import ExpectedConduct
 
@@ -160,6 +160,9 @@ class JsonEvaluation(Record):
     ]
     self_reported: Annotated[tuple[Visible, ...], doc("What only the agent itself reported.")]
     duration_ms: Annotated[float, doc("How long the check took; never part of a latency.")]
+    decided_by: Annotated[
+        Decider | None, doc("For a meaning check: whether the reader was sure, or the judge was asked.")
+    ]
     judge: Annotated[JsonJudge | None, doc("The judge's answer, if a judge decided.")]
 
 

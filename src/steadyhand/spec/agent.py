@@ -171,7 +171,24 @@ def read_evaluations(
             spec = _read(cast("dict[str, Any]", entry), (*path, index), vocabulary, findings)
             if spec is not None:
                 found.append(spec)
+    check_companions(entries, "type", path, vocabulary, findings)
     return tuple(found)
+
+
+def stands_on_invariant(params: type[BaseModel]) -> bool:
+    """Whether parameters of this type stand directly on a safety invariant, as they declare."""
+    return bool(getattr(params, "on_invariant", False))
+
+
+def check_companions(entries: Any, key: str, path: FieldPath, vocabulary: Vocabulary, findings: Findings) -> None:
+    """An error for each evaluation that declares what it needs beside it, where the list has none of that."""
+    found = [(index, type_) for index, entry in mappings(entries) if isinstance(type_ := entry.get(key), str)]
+    types = {type_ for _, type_ in found}
+    for index, type_ in found:
+        needed: tuple[str, ...] = getattr(vocabulary.catalogue.get(type_), "needs_beside", ())
+        if needed and types.isdisjoint(needed):
+            message = f"{type_} needs another check beside it, of type {', '.join(needed[:-1])} or {needed[-1]}"
+            findings.error((*path, index, key), message, "needs-beside")
 
 
 def _read(entry: dict[str, Any], path: FieldPath, vocabulary: Vocabulary, findings: Findings) -> EvaluationSpec | None:

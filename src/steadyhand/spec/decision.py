@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Annotated, Any, Literal, TypeGuard, cast
 
-from pydantic import Field
+from pydantic import BaseModel, Field
 
 from steadyhand.records.chat import Message
 from steadyhand.records.evaluation import EvaluationSpec
@@ -23,10 +23,11 @@ from steadyhand.records.scenario import (
     Step,
     VerdictPolicy,
 )
-from steadyhand.spec.agent import Vocabulary, plugin_refs, unknown_name
+from steadyhand.spec.agent import Vocabulary, check_companions, plugin_refs, stands_on_invariant, unknown_name
 from steadyhand.spec.agent_shapes import PluginShape
 from steadyhand.spec.patterns import PatternFinding, inspect_pattern, is_blank
 from steadyhand.spec.validation import (
+    FieldPath,
     Findings,
     FreeForm,
     Name,
@@ -50,6 +51,7 @@ _NO_OTHER_TYPES = Vocabulary({}, ())
 _TURN_LIMIT_MS = 120_000
 _NEEDS = {"regex": "pattern", "contains": "pattern", "not_contains": "pattern", "judge": "judge_criterion"}
 _OWN_KEYS = ("pattern", "judge_criterion", "case_sensitive")
+_HEAD_KEYS = ("name", "description", "check_type", "severity")
 Inspect = Callable[[str], PatternFinding]
 BudgetMs = Annotated[float, Field(gt=0)]
 
@@ -73,7 +75,7 @@ class LatencyBudgetShape(Shape):
 
 class InvariantShape(Shape):
     """A property that must hold. `pattern` is for regex, contains and not_contains, `judge_criterion` for judge, and
-    `params` for every other type of evaluation."""
+    `params` for every other type of evaluation, except that meaning checks have their keys beside `check_type`."""
 
     name: Name = Field(description="Name of the invariant, for reports")
     description: str = Field(description="What must hold, in words")
@@ -82,7 +84,9 @@ class InvariantShape(Shape):
     pattern: Name | None = Field(
         default=None, description="For regex: a regular expression. For contains and not_contains: the text"
     )
-    judge_criterion: Name | None = Field(default=None, description="For judge: what the reply must satisfy")
+    judge_criterion: Name | None = Field(
+        default=None, description="For judge and meaning checks: what the reply must satisfy"
+    )
     case_sensitive: bool | None = Field(
         default=None, description="Default: true for contains, false for regex and not_contains"
     )
@@ -164,8 +168,8 @@ def read_decision(
     `vocabulary` is asked for the types of evaluation when an invariant has none of the format's own check types.
     """
     data = cast("dict[str, Any]", document.data)
-    shape = validate(DecisionShape, data, (), findings)
-    params = _read_params(data.get("safety_invariants"), findings, vocabulary)
+    own, params = _read_params(data.get("safety_invariants"), findings, vocabulary)
+    shape = validate(DecisionShape, {**data, "safety_invariants": own} if own is not None else data, (), findings)
     _check_budget(data.get("latency_budget"), findings)
     _check_messages(data.get("messages"), findings)
     _check_invariants(data.get("safety_invariants"), findings, inspect)
@@ -178,10 +182,12 @@ def read_decision(
 
 def _read_params(
     invariants: Any, findings: Findings, vocabulary: Callable[[], Vocabulary]
-) -> dict[int, dict[str, Any]]:
-    """The parameters of invariants with a check type from outside the format, by index."""
+) -> tuple[list[Any] | None, dict[int, dict[str, Any]]]:
+    """The invariants without parameters that stand directly on them, if any do, and the parameters of those with a
+    check type from outside the format, by index."""
     found: dict[int, dict[str, Any]] = {}
     words: Vocabulary | None = None
+    own: dict[int, dict[str, Any]] = {}
     for index, entry in mappings(invariants):
         type_, path = entry.get("check_type"), ("safety_invariants", index)
         if not isinstance(type_, str) or not type_:
@@ -200,14 +206,28 @@ def _read_params(
             if words.unloaded and isinstance(given, dict):
                 found[index] = cast("dict[str, Any]", given)
             continue
-        for key in _OWN_KEYS:
-            if key in entry:
-                message = f"is not a key of check_type {type_}; put its parameters under `params`"
-                findings.error((*path, key), message, "unknown-key", key=True)
-        params = validate(known[type_], given, (*path, "params"), findings)
+        if stands_on_invariant(known[type_]):
+            own[index] = {key: value for key, value in entry.items() if key in _HEAD_KEYS}
+        params = _validated(known[type_], entry, path, findings)
         if params is not None:
             found[index] = params.model_dump(exclude_unset=True, by_alias=False)
-    return found
+    if words is not None:
+        check_companions(invariants, "check_type", ("safety_invariants",), words, findings)
+    if not own:
+        return None, found
+    return [own.get(index, entry) for index, entry in enumerate(cast("list[Any]", invariants))], found
+
+
+def _validated(shape: type[BaseModel], entry: dict[str, Any], path: FieldPath, findings: Findings) -> BaseModel | None:
+    """The parameters of an invariant with a check type from outside the format."""
+    if stands_on_invariant(shape):
+        given = {key: value for key, value in entry.items() if key not in _HEAD_KEYS}
+        return validate(shape, given, path, findings, also=_HEAD_KEYS)
+    for key in _OWN_KEYS:
+        if key in entry:
+            message = f"is not a key of check_type {entry['check_type']}; put its parameters under `params`"
+            findings.error((*path, key), message, "unknown-key", key=True)
+    return validate(shape, entry.get("params", {}), (*path, "params"), findings)
 
 
 def _lower(document: Document, shape: DecisionShape, params: dict[int, dict[str, Any]]) -> Scenario:
