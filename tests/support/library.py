@@ -54,12 +54,12 @@ def answers(half: Half) -> list[Answer]:
 
 
 class Library:
-    """The shipped decisions, loaded once."""
+    """The decisions that the paths name, loaded once."""
 
-    def __init__(self) -> None:
+    def __init__(self, *paths: str) -> None:
         self._registries = ScenarioRegistries(build_registry())
-        loaded = load_scenarios(Selection(paths=("@clinical", "@robotic")), self._registries)
-        self.scenarios: dict[str, Scenario] = {scenario.id: scenario for scenario in loaded}
+        loaded = load_scenarios(Selection(paths=paths or ("@clinical", "@robotic")), self._registries)
+        self.scenarios: dict[str, Scenario] = {each.id: each for each in loaded if each.constraint is not None}
 
     async def results(self, answer: Answer, judge: JudgeKind = "none") -> list[EvaluationResult]:
         """What every check but the latency's says of an answer."""
