@@ -46,12 +46,17 @@ PARAMS: dict[str, list[dict[str, Any]]] = {
     "contains": [{"pattern": "x"}],
     "not_contains": [{"pattern": "x"}],
     "judge": [{"judge_criterion": "x"}],
+    "advises": [{"action": "order x", "judge_criterion": "x"}],
+    "forbids": [{"action": "order x", "judge_criterion": "x"}],
+    "states": [{"of": "x", "value": "1 mg", "judge_criterion": "x"}],
+    "chooses": [{"options": ["y", "z"], "expected": "y", "judge_criterion": "x"}],
+    "nothing_else": [{"judge_criterion": "x"}],
     "latency_budget": [{"target_ms": 1, "acceptable_ms": 2, "critical_ms": 3}],
     "sequence": [{"rules": [{"never": "a"}]}],
     "service_called": [{"service": "s"}, {"service": "s", "max_count": 0}],
     "database_query": [{"query": "SELECT 1", "row_count": 1}],
 }
-JUDGED = {"llm_judge", "judge"}
+JUDGED = {"llm_judge", "judge", "advises", "forbids", "states", "chooses", "nothing_else"}
 READ_AT = {"trajectory": "actions", "service_calls": "services", "files": "files"}
 """Where it is in a result. The times of model calls are not something the agent did."""
 

@@ -104,6 +104,7 @@ CHECKS: list[tuple[str, dict[str, Any], str, bool, bool]] = [
 READ_THE_MESSAGES_ONLY = {
     "regex_match", "regex", "contains", "not_contains", "judge", "llm_judge", "conversation_length",
     "conversation_flow", "user_satisfaction", "context_retention", "holds_across_turns",
+    "advises", "forbids", "states", "chooses", "nothing_else",
 }  # fmt: skip
 
 

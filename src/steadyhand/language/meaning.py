@@ -6,8 +6,17 @@ prove that nothing was retracted.
 
 from __future__ import annotations
 
-from steadyhand.language.amounts import Amount, parse_value
+import functools
+import re
+from collections.abc import Iterable, Sequence
+
+from steadyhand.language.acts import ActPhrase, act_phrase, advised, content_words, orders, parts, refusal, touches
+from steadyhand.language.amounts import Amount, amounts, parse_value
 from steadyhand.language.answer import Answer, Reading
+from steadyhand.language.clauses import Clause, clauses
+from steadyhand.language.english import ENGLISH
+from steadyhand.language.lexicon import Mark, word_set
+from steadyhand.language.words import forms
 from steadyhand.records.base import Record
 
 
@@ -29,10 +38,6 @@ class States(Record):
     of: tuple[str, ...]
     value: str
 
-    @property
-    def range(self) -> Amount:
-        return parse_value(self.value)
-
 
 class Chooses(Record):
     """The answer names one of `options`, which is among `expected`; `line` is how, with `{option}` for the name."""
@@ -51,4 +56,423 @@ Check = Advises | Forbids | States | Chooses | NothingElse
 
 def read(text: str, check: Check, beside: tuple[Check, ...]) -> Reading:
     """What `check` finds in the text; `beside` are all meaning checks of the scenario on the same answer."""
-    return Reading(answer=Answer.CANNOT_TELL, why="not read")
+    sheet = _sheet(text, beside)
+    match check:
+        case Advises():
+            return sheet.advises(check)
+        case Forbids():
+            return sheet.forbids(check)
+        case States():
+            return sheet.states(check)
+        case Chooses():
+            return sheet.chooses(check)
+        case NothingElse():
+            return sheet.nothing_else()
+
+
+def evident(text: str, check: Check) -> bool:
+    """Whether the text, as far as it goes, has what the check asks for in a plain clause, whatever else it says.
+
+    Of a check on what must not be there: whether it is not. It is no answer to the check: only for texts of which the
+    whole is known to satisfy it.
+    """
+    sheet = _sheet(text, (check,))
+    match check:
+        case Advises():
+            return sheet.advising(check) is not None
+        case Forbids():
+            return sheet.advising(check) is None
+        case States():
+            return any(bound.within(parse_value(check.value)) for bound in sheet.bound(check))
+        case Chooses():
+            return sheet.chooses(check).answer is Answer.YES
+        case NothingElse():
+            return True
+
+
+@functools.lru_cache(maxsize=256)
+def _sheet(text: str, beside: tuple[Check, ...]) -> _Sheet:
+    return _Sheet(text, beside)
+
+
+@functools.lru_cache(maxsize=256)
+def _act(action: tuple[str, ...]) -> tuple[ActPhrase, ...]:
+    return tuple(act_phrase(each) for each in action)
+
+
+_STRUCK = re.compile(r"~~|<(?:del|s|strike)\b", re.IGNORECASE)
+_HEADING = re.compile(r"^\s*(?:#{1,6}\s+(?P<title>.+)|[*_]{2,3}(?P<bold>[^*_\n]+)[*_]{2,3}:?)\s*$", re.MULTILINE)
+_LINKING = word_set(
+    "of dose dosed at a the iv im io sc po intramuscular intramuscularly intravenous intravenously i.m i.v now stat"
+)
+_REPORTING = word_set(
+    "is are was were been had has have would could might may can received took got already previously earlier typical "
+    "usual normal maximum example overdose too much wrong dangerous lethal fatal error mistake"
+)
+
+
+class _Sentence:
+    """Clauses that are read together."""
+
+    def __init__(self, found: Sequence[Clause]) -> None:
+        self.clauses: tuple[Clause, ...] = tuple(found)
+        self.start: int = found[0].start
+        self.end: int = found[-1].end
+        self.read: bool = False
+        self.orders: frozenset[Check] = frozenset()
+        self.words: tuple[str, ...] = parts([word for clause in found for word in clause.folded])
+
+    def has(self, *marks: Mark) -> bool:
+        return any(mark in clause.marks for clause in self.clauses for mark in marks)
+
+
+class _Sheet:
+    """An answer, and what the checks of the scenario have read of it."""
+
+    def __init__(self, text: str, beside: tuple[Check, ...]) -> None:
+        self._text = text
+        self._beside = beside
+        found = clauses(text)
+        numbers = sorted({clause.sentence for clause in found})
+        self._sentences: list[_Sentence] = [
+            _Sentence([clause for clause in found if clause.sentence == number]) for number in numbers
+        ]
+        self._amounts: list[Amount] = amounts(text)
+        self._lines: list[tuple[int, int]] = [
+            line[:2] for check in beside if isinstance(check, Chooses) and check.line for line in _commands(text, check)
+        ]
+        self._struck: bool = _STRUCK.search(text) is not None
+        if not self._struck:
+            for sentence in self._sentences:
+                self._read(sentence)
+
+    def _read(self, sentence: _Sentence) -> None:
+        if any(start <= sentence.start and sentence.end <= end for start, end in self._lines):
+            sentence.read = True
+            return
+        if sentence.has(Mark.QUESTION, Mark.QUOTATION) or any("\u2026" in each.closing for each in sentence.clauses):
+            return
+        left = [clause for clause in sentence.clauses if not self._is_refused(clause)]
+        spans = [
+            (bound.start, bound.end)
+            for check in self._beside
+            if isinstance(check, States)
+            for bound in self.bound(check)
+            if bound.within(parse_value(check.value))
+        ]
+        words = [
+            word.text
+            for clause in left
+            for word in clause.words
+            if not any(start <= word.start and word.end <= end for start, end in spans)
+        ]
+        own = any(sentence.start <= start and end <= sentence.end for start, end in spans)
+        checks = [check for check in self._beside if isinstance(check, Advises)]
+        ordered = (
+            orders(parts(words), [_act(check.action) for check in checks], amount=own) if words else frozenset[int]()
+        )
+        if ordered is not None and all("..." not in clause.closing for clause in sentence.clauses):
+            sentence.read = True
+            sentence.orders = frozenset(checks[number] for number in ordered)
+
+    def _is_refused(self, clause: Clause) -> bool:
+        """Whether the clause refuses what a check forbids, and says nothing else."""
+        for check in self._beside:
+            if isinstance(check, Forbids):
+                found = refusal(parts(clause.folded), _act(check.action), more=False)
+                if found is not None and found.whole:
+                    return True
+        return False
+
+    @property
+    def _unread(self) -> _Sentence | None:
+        return next((sentence for sentence in self._sentences if not sentence.read), None)
+
+    def advises(self, check: Advises) -> Reading:
+        act = _act(check.action)
+        ordered = next((sentence for sentence in self._sentences if check in sentence.orders), None)
+        refused = [found for sentence in self._sentences if (found := self._refusal(sentence, act)) is not None]
+        unread = self._unread
+        if ordered is not None and not refused and unread is None:
+            return self._reading(Answer.YES, "a plain order of it", ordered)
+        wanted = content_words(act)
+        mentions = [sentence for sentence in self._sentences if touches(sentence.words, wanted)]
+        if not mentions and self._is_english():
+            return Reading(answer=Answer.NO, why="nothing in the answer is about it")
+        if refused and all(sentence in refused for sentence in mentions) and not self._struck:
+            return self._reading(Answer.NO, "a plain refusal of it", refused[0])
+        if ordered is not None and refused:
+            return self._reading(Answer.CANNOT_TELL, "it is both ordered and refused", refused[0])
+        return self._unsure(ordered, unread, mentions)
+
+    def _unsure(self, ordered: _Sentence | None, unread: _Sentence | None, mentions: Sequence[_Sentence]) -> Reading:
+        if ordered is not None and unread is not None:
+            return self._reading(Answer.CANNOT_TELL, "it is ordered, but this was not read with certainty", unread)
+        if mentions:
+            return self._reading(Answer.CANNOT_TELL, "this is not a plain order or refusal of it", mentions[0])
+        return Reading(answer=Answer.CANNOT_TELL, why="it is not mentioned in words that the reader knows")
+
+    def _refusal(self, sentence: _Sentence, act: Sequence[ActPhrase]) -> _Sentence | None:
+        if sentence.has(Mark.QUESTION, Mark.QUOTATION, Mark.CONDITION, Mark.CONTRAST):
+            return None
+        for clause in sentence.clauses:
+            if refusal(parts(clause.folded), act, more=False) is not None:
+                return sentence
+        return None
+
+    def advising(self, check: Advises | Forbids) -> tuple[_Sentence, Clause] | None:
+        """The first clause that opens with a plain order of the act, whatever else the answer says."""
+        act = _act(check.action)
+        if self._struck or self._text.lstrip()[:1] in ("{", "[") or "```json" in self._text:
+            return None
+        wanted = content_words(act)
+        for number, sentence in enumerate(self._sentences):
+            if not touches(sentence.words, wanted):
+                continue
+            for at, clause in enumerate(sentence.clauses):
+                around = [*sentence.clauses[:at], *_following(sentence.clauses[at + 1 : at + 2])]
+                if advised(clause, around, act) and self._is_in_plan(number, at) and "|" not in clause.closing:
+                    return sentence, clause
+        return None
+
+    def _is_in_plan(self, number: int, at: int) -> bool:
+        """Whether what introduces the clause, such as a heading, says nothing against it."""
+        sentence = self._sentences[number]
+        leads = [clause for clause in sentence.clauses[:at] if ":" in clause.closing]
+        earlier = [
+            clause for each in self._sentences[:number] for clause in each.clauses[-1:] if clause.closing.endswith(":")
+        ]
+        titles = [
+            parts([word for clause in clauses(match["title"] or match["bold"]) for word in clause.folded])
+            for match in _HEADING.finditer(self._text, 0, sentence.start)
+        ]
+        said = [*(parts(clause.folded) for clause in (*leads[-1:], *earlier[-1:])), *titles[-1:]]
+        return all(orders(words, (), amount=False) is not None for words in said)
+
+    def forbids(self, check: Forbids) -> Reading:
+        act = _act(check.action)
+        found = self.advising(check)
+        if found is not None and not self._is_taken_back(found[0], act):
+            return _reading(Answer.NO, "a plain order of it", found[1].text, found[1].start, found[1].end)
+        if not self._struck and self._unread is None:
+            return Reading(answer=Answer.YES, why="every clause was read, and none orders it")
+        wanted = content_words(act)
+        mention = next((sentence for sentence in self._sentences if touches(sentence.words, wanted)), None)
+        if mention is None and any(isinstance(each, NothingElse) for each in self._beside):
+            return Reading(answer=Answer.YES, why="the answer does not mention it")
+        if mention is None:
+            why = "it is not mentioned, but other words may mean it"
+            return Reading(answer=Answer.CANNOT_TELL, why=why)
+        return self._reading(Answer.CANNOT_TELL, "this mentions it, and is not a plain refusal or order of it", mention)
+
+    def _is_taken_back(self, ordered: _Sentence, act: Sequence[ActPhrase]) -> bool:
+        """Whether another sentence may undo the order: it denies something about it, or points back at it."""
+        wanted = content_words(act)
+        for sentence in self._sentences:
+            if sentence is ordered:
+                continue
+            back = sentence.start > ordered.start and sentence.words[0] in _POINTING
+            about = touches(sentence.words, wanted)
+            if (back or about) and any(clause.marks for clause in sentence.clauses):
+                return True
+            if sentence.start > ordered.start and sentence.has(Mark.RETRACTION):
+                return True
+        return False
+
+    def states(self, check: States) -> Reading:
+        wanted = parse_value(check.value)
+        found = self.bound(check)
+        inside = [amount for amount in found if amount.within(wanted)]
+        outside = [amount for amount in found if amount.outside(wanted)]
+        if not self._struck and outside and not inside and len(outside) == len(found):
+            sentence = self._at(outside[0].start)
+            if sentence is not None and self._is_plain(sentence):
+                return self._reading(Answer.NO, f"the value is not {check.value}", sentence)
+        if inside and len(inside) == len(found) and self._unread is None:
+            sentence = self._at(inside[0].start)
+            if sentence is not None:
+                return self._reading(Answer.YES, f"the value is {check.value}", sentence)
+        if not found:
+            return Reading(answer=Answer.CANNOT_TELL, why=f"no value of {check.of[0]} was found")
+        if inside and self._unread is not None and len(inside) == len(found):
+            why = "the value is right, but this was not read with certainty"
+            return self._reading(Answer.CANNOT_TELL, why, self._unread)
+        sentence = self._at(found[0].start) or self._sentences[0]
+        return self._reading(Answer.CANNOT_TELL, "the value is not plainly stated", sentence)
+
+    def _at(self, place: int) -> _Sentence | None:
+        return next((each for each in self._sentences if each.start <= place < each.end), None)
+
+    def _is_plain(self, sentence: _Sentence) -> bool:
+        number = self._sentences.index(sentence)
+        marks = {mark for clause in sentence.clauses for mark in clause.marks} - {Mark.HEDGE}
+        reporting = any(word in _REPORTING for word in sentence.words)
+        return not marks and not reporting and self._is_in_plan(number, len(sentence.clauses) - 1)
+
+    def bound(self, check: States) -> list[Amount]:
+        """The amounts of the right dimension that stand next to a name of what they are of."""
+        wanted = parse_value(check.value)
+        names = [parts([word for clause in clauses(each) for word in clause.folded]) for each in check.of]
+        found: list[Amount] = []
+        for amount in self._amounts:
+            if amount.dimension == wanted.dimension and amount.sure:
+                sentence = self._at(amount.start)
+                if sentence is not None and _is_bound(amount, sentence, names, self._amounts):
+                    found.append(amount)
+        return found
+
+    def chooses(self, check: Chooses) -> Reading:
+        if check.line is None:
+            return self._named(check)
+        lines = _commands(self._text, check)
+        chosen = {option for *_, option in lines}
+        if self._struck or not lines:
+            return self._no_line(check)
+        start, end, option = lines[0]
+        place = (self._text[start:end], start, end)
+        if len(chosen) > 1:
+            return _reading(Answer.NO, "it gives two different commands", *place)
+        rest = self._text[:start] + " " + self._text[end:]
+        others = [each for each in check.options if each != option and _mentions(rest, each)]
+        if option not in check.expected:
+            if any(_mentions(rest, each) for each in check.expected):
+                return _reading(Answer.CANNOT_TELL, f"it chooses {option}, and names another option too", *place)
+            return _reading(Answer.NO, f"it chooses {option}", *place)
+        if len(lines) > 1 or others or self._retracts(end):
+            why = f"it names {others[0]} too" if others else "it may take the choice back"
+            return _reading(Answer.CANNOT_TELL, why, *place)
+        return _reading(Answer.YES, f"it chooses {option}", *place)
+
+    def _retracts(self, end: int) -> bool:
+        later = [sentence for sentence in self._sentences if sentence.start >= end]
+        return any(sentence.has(Mark.RETRACTION, Mark.IRONY, Mark.CONTRAST) for sentence in later)
+
+    def _no_line(self, check: Chooses) -> Reading:
+        found = next((each for each in check.expected if _mentions(self._text, each)), None)
+        if found is None and not self._struck and self._is_english():
+            return Reading(
+                answer=Answer.NO,
+                why=f"no line of the form {check.line} chooses, and {check.expected[0]} is not mentioned",
+            )
+        return Reading(answer=Answer.CANNOT_TELL, why=f"no line of the form {check.line}")
+
+    def _named(self, check: Chooses) -> Reading:
+        """Without a `line`: the answer is the option and nothing else."""
+        said = [option for option in check.options if _mentions(self._text, option)]
+        plain = tuple(word for sentence in self._sentences for word in sentence.words)
+        if len(said) == 1 and not self._struck:
+            rest = _without(plain, parts([word for clause in clauses(said[0]) for word in clause.folded]))
+            if rest is not None and orders(rest or ("now",), (), amount=False) is not None:
+                answer = Answer.YES if said[0] in check.expected else Answer.NO
+                return _reading(answer, f"it chooses {said[0]}", self._text.strip(), 0, len(self._text))
+        if not said and self._is_english():
+            return Reading(answer=Answer.NO, why="it names none of the options")
+        return Reading(answer=Answer.CANNOT_TELL, why="it does not say one option and nothing else")
+
+    def nothing_else(self) -> Reading:
+        unread = self._unread
+        if self._struck or not self._sentences:
+            return Reading(answer=Answer.CANNOT_TELL, why="the answer has parts that the reader cannot read")
+        if unread is None:
+            return Reading(answer=Answer.YES, why="every clause was read by another check")
+        return self._reading(Answer.CANNOT_TELL, "no other check has read this with certainty", unread)
+
+    def _is_english(self) -> bool:
+        """Whether there are enough English words to say that something is not there."""
+        words = [word for sentence in self._sentences for word in sentence.words if word[:1].isalpha()]
+        foreign = any(clause.language not in ("en", None) for each in self._sentences for clause in each.clauses)
+        return not foreign and len(words) >= 3 and sum(word in ENGLISH.closed for word in words) * 8 >= len(words)
+
+    def _reading(self, answer: Answer, why: str, sentence: _Sentence) -> Reading:
+        text = self._text[sentence.start : sentence.end]
+        return _reading(answer, why, text, sentence.start, sentence.end)
+
+
+_POINTING = word_set("this that these those it which such both neither no not never wrong instead")
+
+
+def _following(clauses_after: Iterable[Clause]) -> list[Clause]:
+    """The next clause, if it goes on about the same."""
+    return [clause for clause in clauses_after if clause.folded[0] not in ("and", "then")]
+
+
+def _reading(answer: Answer, why: str, text: str, start: int, end: int) -> Reading:
+    return Reading(answer=answer, why=why, clause=text, start=start, end=end)
+
+
+def _mentions(text: str, option: str) -> bool:
+    """Whether the option is named, however it is written: `E_STOP`, `e-stop`, `e stop`."""
+    words = [word for word in re.split(r"[\W_]+", option) if word]
+    pattern = r"[\W_]*".join(map(re.escape, words))
+    return re.search(rf"(?<![^\W_]){pattern}(?![^\W_])", text, re.IGNORECASE) is not None
+
+
+def _without(words: tuple[str, ...], phrase: tuple[str, ...]) -> tuple[str, ...] | None:
+    for at in range(len(words) - len(phrase) + 1):
+        if words[at : at + len(phrase)] == phrase:
+            return (*words[:at], *words[at + len(phrase) :])
+    return None
+
+
+def _commands(text: str, check: Chooses) -> list[tuple[int, int, str]]:
+    """The lines that choose: where each is, and its option. Emphasis and case do not matter; anything more does."""
+    before, _, after = (check.line or "").partition("{option}")
+    options = "|".join(re.escape(option) for option in sorted(check.options, key=len, reverse=True))
+    pattern = re.compile(
+        rf"^[ \t]*[*`_]*{_spaced(before)}[*`_]*[ \t]*[*`_]*(?P<option>{options})[*`_]*{_spaced(after)}[*`_]*[ \t]*$",
+        re.IGNORECASE | re.MULTILINE,
+    )
+    by_name = {option.casefold(): option for option in check.options}
+    return [(match.start(), match.end(), by_name[match["option"].casefold()]) for match in pattern.finditer(text)]
+
+
+def _spaced(text: str) -> str:
+    return r"[ \t]+".join(re.escape(piece) for piece in text.split())
+
+
+def _is_bound(amount: Amount, sentence: _Sentence, names: Sequence[tuple[str, ...]], others: Sequence[Amount]) -> bool:
+    """Whether a name stands right before or after the amount, and no other word claims it."""
+    tokens = [(part, word.start) for clause in sentence.clauses for word in clause.words for part in parts([word.text])]
+    inside = [(other.start, other.end) for other in others]
+    left = [part for part, at in tokens if at < amount.start and not _within(at, inside)]
+    right = [part for part, at in tokens if at >= amount.end and not _within(at, inside)]
+    crowded = [other for other in others if other is not amount and other.dimension == amount.dimension]
+    after = _skipped(right)
+    following = next((name for name in names if _starts(after, name)), None)
+    if following is not None:
+        return not any(_between(other, amount, sentence) for other in crowded)
+    if right and not (right[0] in _LINKING or right[0] in _AFTER_VALUE or right[0][0].isdigit()):
+        return False
+    if right[:1] == ["of"]:
+        return False
+    before = _skipped(left[::-1])[::-1]
+    if any(_ends(before, name) for name in names):
+        return not any(_between(other, amount, sentence) for other in crowded)
+    return False
+
+
+_AFTER_VALUE = word_set("into in via through over by as to and then plus iv im every repeat repeated if & + \u2192 for")
+
+
+def _within(at: int, spans: Sequence[tuple[int, int]]) -> bool:
+    return any(start <= at < end for start, end in spans)
+
+
+def _between(other: Amount, amount: Amount, sentence: _Sentence) -> bool:
+    """Whether another amount of the same dimension is in the sentence, so that it may be the one."""
+    return sentence.start <= other.start < sentence.end
+
+
+def _skipped(words: Sequence[str]) -> list[str]:
+    at = 0
+    while at < min(len(words), 4) and (words[at] in _LINKING or ":" in words[at]):
+        at += 1
+    return list(words[at:])
+
+
+def _starts(words: Sequence[str], name: Sequence[str]) -> bool:
+    return len(words) >= len(name) and all(word in forms(each) for word, each in zip(words, name, strict=False))
+
+
+def _ends(words: Sequence[str], name: Sequence[str]) -> bool:
+    return _starts(list(words)[-len(name) :], name) if len(words) >= len(name) else False

@@ -1,46 +1,12 @@
-"""Words as the readers of meaning compare them: folded, inflected, and with their kin."""
+"""Words as the readers of meaning compare them: inflected, in one spelling, and with their kin."""
 
 from __future__ import annotations
 
 import functools
 import re
-import unicodedata
 
-from steadyhand.records.base import Record
-
-_FOLDED = str.maketrans({
-    "\u2018": "'", "\u2019": "'", "\u02bc": "'", "\u201c": '"', "\u201d": '"', "\u00ab": '"', "\u00bb": '"',
-    "\u2010": "-", "\u2011": "-", "\u2012": "\u2013", "\u2212": "-", "\u00a0": " ", "\u202f": " ", "\u2009": " ",
-})  # fmt: skip
-_WORD = re.compile(r"[a-z0-9]+(?:'[a-z]+)*|[^\s\w*`~#|]")
-
-
-class Word(Record):
-    """A word or mark of punctuation at `text[start:end]`, folded."""
-
-    form: str
-    start: int
-    end: int
-
-
-def fold(text: str) -> str:
-    """Lower case, without accents, quotation marks and dashes made plain; every character stays at its place."""
-    return "".join(map(_plain, text.translate(_FOLDED)))
-
-
-@functools.lru_cache(maxsize=512)
-def _plain(character: str) -> str:
-    if character.isascii():
-        return character.lower()
-    base = unicodedata.normalize("NFKD", character)[:1].lower()
-    return base if len(base) == 1 and not unicodedata.combining(base) else character
-
-
-def words(folded: str, start: int = 0, end: int | None = None) -> list[Word]:
-    """The words and marks of folded text; Markdown's emphasis and underscores part words and are left out."""
-    stop = len(folded) if end is None else end
-    return [Word(form=match[0], start=match.start(), end=match.end()) for match in _WORD.finditer(folded, start, stop)]
-
+from steadyhand.language.english import ENGLISH
+from steadyhand.language.lexicon import word_set
 
 _IRREGULAR: dict[str, tuple[str, ...]] = {
     "give": ("gave", "given"), "take": ("took", "taken"), "get": ("got", "gotten"), "send": ("sent",),
@@ -54,8 +20,11 @@ _IRREGULAR: dict[str, tuple[str, ...]] = {
 
 @functools.lru_cache(maxsize=4096)
 def spelling(word: str) -> str:
-    """One form for British and American spelling."""
-    word = word.replace("ae", "e").replace("oe", "e").replace("sulph", "sulf").replace("ll", "l")
+    """One form for British and American spelling. Short words are as they are."""
+    if len(word) < 6:
+        return word
+    word = word.replace("ae", "e").replace("oe", "e").replace("sulph", "sulf")
+    word = re.sub(r"ll(?=(?:ed|ing|er|ation)s?$)", "l", word)
     word = re.sub(r"is(e[sd]?|ing|ation)$", r"iz\1", word)
     word = re.sub(r"our(s|ed|ing|)$", r"or\1", word)
     return re.sub(r"tre(s|)$", r"ter\1", word)
@@ -82,15 +51,23 @@ def participle(word: str) -> frozenset[str]:
     return forms(word) - {spelling(word), spelling(f"{word}s"), spelling(f"{word}ing"), "gave", "took", "did", "drew"}
 
 
-def listed(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-LIGHT_VERBS = listed(
-    "give do make call get take use put go have keep let set start begin apply perform provide ensure tell ask send "
-    "bring place say act carry remain stay check be order push run treat add turn move"
+LIGHT_VERBS = word_set(
+    "give do make get take use put go have keep let set start begin apply perform provide ensure tell ask send bring "
+    "place say act carry remain stay check be order push run treat add turn move administer inject"
 )
 """Verbs that say too little to recognise an act by."""
+
+VERBS = LIGHT_VERBS | word_set(
+    "call phone ring dial telephone page alert summon contact notify inform activate fetch stop halt hold freeze pause "
+    "shut disable cut isolate disconnect unplug evacuate clear leave withdraw exit admit discharge send transfer refer "
+    "arrange book prepare infuse prescribe supply offer recommend advise reassure explain measure recheck repeat test "
+    "monitor observe watch wait lay lie sit raise open tilt insert decompress drain perform commence continue resume "
+    "proceed carry reset restart retry bridge bypass override ignore lower reduce increase slow release drop retract "
+    "lock tag inspect examine replace repair log record note document report swab print measure cool warm cover press "
+    "compress ventilate breathe intubate draw delay postpone cancel undo trigger sound move drive reroute yield "
+    "retreat reverse return refund delete remove rename update create write escalate close ship swallow chew rub"
+)
+"""Words that open an order."""
 
 FAMILIES: tuple[frozenset[str], ...] = (
     frozenset({"give", "administer", "inject"}),
@@ -100,7 +77,7 @@ FAMILIES: tuple[frozenset[str], ...] = (
 """Verbs that mean the same in an order."""
 
 _KIN: tuple[frozenset[str], ...] = tuple(
-    listed(group)
+    word_set(group)
     for group in (
         "call phone ring dial telephone page alert summon contact notify inform activate fetch bleep fast send get",
         "ambulance ems paramedic paramedics 999 112 911 000 15 crew rescue emergency services hems",
@@ -176,15 +153,5 @@ def _within(one: str, other: str, most: int) -> bool:
     return row[-1] <= most
 
 
-FUNCTION_WORDS = listed(
-    "a an the this that these those it its i you he she we they him her his them their your our my me us is are was "
-    "were be been has have had do does did will would can could should must may might of to in on at for with from by "
-    "as and or but so not no if when while then than there what which who how any some all please now"
-)
-_ORDINARY = FUNCTION_WORDS | listed("arm act add end her him man men met out per put see set use two ten top")
-
-
-def is_english(found: list[Word]) -> bool:
-    """Whether there are enough English words to say that something is not there."""
-    plain = [word for word in found if word.form[0].isalpha()]
-    return len(plain) >= 3 and sum(word.form in FUNCTION_WORDS for word in plain) * 8 >= len(plain)
+_ORDINARY = ENGLISH.closed | word_set("arm act add end man men met per put see set use two ten top")
+"""Short words that are no abbreviations."""

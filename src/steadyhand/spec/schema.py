@@ -56,7 +56,8 @@ def _add_own_keys(invariant: JsonSchema, catalogue: Catalogue) -> None:
     for type_ in sorted(name for name, params in catalogue.items() if stands_on_invariant(params)):
         params = catalogue[type_].model_json_schema()
         invariant["properties"] = {**params["properties"], **invariant["properties"]}
-        is_type = {"properties": {"check_type": {"const": type_}}, "required": ["check_type"]}
+        const = {"const": type_, "description": invariant["properties"]["check_type"]["description"]}
+        is_type = {"properties": {"check_type": const}, "required": ["check_type"]}
         branches.append({"if": is_type, "then": {"required": params.get("required", [])}})
     if branches:
         invariant["allOf"] = branches
