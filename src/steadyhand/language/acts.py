@@ -10,13 +10,14 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 
+from steadyhand.language.amounts import UNIT_NAMES
 from steadyhand.language.clauses import Clause, clauses
 from steadyhand.language.english import ENGLISH
 from steadyhand.language.lexicon import Mark, marked, word_set
-from steadyhand.language.words import FAMILIES, LIGHT_VERBS, VERBS, forms, is_kin, participle, spelling
+from steadyhand.language.words import FAMILIES, LIGHT_VERBS, VERBS, forms, is_kin, is_same, participle, spelling
 from steadyhand.records.base import Record
 
-_SMALL = word_set("a an the this these his her their your our its any all of")
+_SMALL = word_set("a an the this these his her their your our of")
 _ADVERBS = word_set(
     "now immediately immediate stat urgently urgent promptly straightaway asap first firstly next then also too"
 )
@@ -29,18 +30,27 @@ _BEFORE = (
         "1 2 3 4 5 6 7 8 9"
     )
 )
-_AFTER = (
-    _SMALL | _ADVERBS | word_set("and & + \u2192 him them patient into in to for with on at via through please here")
-)
+_AFTER = _SMALL | _ADVERBS | word_set("and & + \u2192 him them patient into in with on at via through please here")
 _SUBJECTS = word_set("you we staff team everyone")
 _AUXILIARIES = word_set("must should need needs have has")
 _OBLIGED = word_set("must should to")
 _MARKING = frozenset(first for first, found in ENGLISH.marks.items() if any(len(phrase) == 1 for phrase, _ in found))
 _PREPOSITIONS = word_set("in into via at over for to from by with per through on as until before after during")
-_LEFT_OPEN = _PREPOSITIONS | _ADVERBS | word_set("and then plus & + iv im po sc io pr nasally orally intravenously")
-_BETWEEN = _SMALL | _ADVERBS | word_set("him them patient more some iv im po sc io oral intravenous intramuscular")
+_LEFT_OPEN = (
+    _PREPOSITIONS | _ADVERBS | UNIT_NAMES | word_set("and then plus & + iv im po sc io pr nasally orally intravenously")
+)
+_BETWEEN = (
+    _SMALL
+    | _ADVERBS
+    | UNIT_NAMES
+    | word_set("him them patient more some iv im po sc io oral intravenous intramuscular")
+)
 _JOINING = word_set("and plus & +")
-_URGENCY = (("at", "once"), ("right", "away"), ("right", "now"), ("straight", "away"), ("without", "delay"))
+_MERGED = {
+    ("at", "once"): "now", ("right", "away"): "now", ("right", "now"): "now", ("straight", "away"): "now",
+    ("without", "delay"): "now", ("to", "him"): "him", ("to", "her"): "him", ("to", "the", "patient"): "him",
+    ("for", "him"): "him", ("for", "her"): "him", ("for", "the", "patient"): "him",
+}  # fmt: skip
 _NOT_TO = (
     ("do", "not"), ("don't",), ("dont",), ("never",), ("avoid",), ("withhold",), ("no", "need", "to"), ("no",),
     ("there", "is", "no", "need", "to"), ("there", "is", "no", "need", "for"), ("must", "not"), ("should", "not"),
@@ -102,23 +112,28 @@ def content_words(phrases: Sequence[ActPhrase]) -> frozenset[str]:
 
 
 @functools.lru_cache(maxsize=4096)
-def touches(words: tuple[str, ...], wanted: frozenset[str]) -> bool:
-    """Whether one of the words may stand for one of `wanted`, or all of them together for its initials."""
-    return any(is_kin(word, each) for word in words for each in wanted)
+def touches(words: tuple[str, ...], act: tuple[ActPhrase, ...]) -> bool:
+    """Whether anything in the words may be about the act: kin of a word of it, or its initials. A generous measure."""
+    wanted = content_words(act)
+    initials = {"".join(word[0] for word in phrase.words) for phrase in act if len(phrase.words) > 1}
+    return any(is_kin(word, each) for word in words for each in wanted) or not initials.isdisjoint(words)
 
 
-class Segment:
-    """The words of a sentence, without those that were accounted for otherwise."""
+def mentions(words: Sequence[str], act: Sequence[ActPhrase]) -> bool:
+    """Whether the words name the act: all objects of a phrase, or its verb unless that could be of any act."""
+    heavy = {phrase.verb for phrase in act if phrase.verb and phrase.verb not in LIGHT_VERBS}
+    if any(word in forms(verb) for verb in heavy for word in words):
+        return True
+    return any(all(any(is_same(word, each) for word in words) for each in phrase.objects) for phrase in act)
 
-    __slots__ = ("words",)
 
-    def __init__(self, words: Sequence[str]) -> None:
-        found = list(words)
-        for phrase in _URGENCY:
-            at = _find(found, phrase)
-            if at is not None:
-                found[at : at + len(phrase)] = ["now"]
-        self.words: tuple[str, ...] = tuple(found)
+def _merged(words: Sequence[str]) -> tuple[str, ...]:
+    """The words, with phrases such as "at once" as one."""
+    found = list(words)
+    for phrase, word in _MERGED.items():
+        while (at := _find(found, phrase)) is not None:
+            found[at : at + len(phrase)] = [word]
+    return tuple(found)
 
 
 def _find(words: Sequence[str], phrase: Sequence[str]) -> int | None:
@@ -131,10 +146,10 @@ def orders(words: Sequence[str], acts: Sequence[Sequence[ActPhrase]], *, amount:
 
     Empty if it says nothing at all, like "Immediate actions:". `amount`: it has an amount that is right.
     """
-    found = Segment(words).words
-    exact = {number for number, act in enumerate(acts) for phrase in act if _is_exactly(found, phrase)}
+    found = _merged(words)
+    exact = exactly(words, acts)
     if exact:
-        return frozenset(exact)
+        return exact
     if all(word in _BEFORE for word in found):
         return frozenset()
     passive = _passive(found, acts)
@@ -153,6 +168,12 @@ def orders(words: Sequence[str], acts: Sequence[Sequence[ActPhrase]], *, amount:
             return None
         matched |= mine
     return frozenset(matched)
+
+
+def exactly(words: Sequence[str], acts: Sequence[Sequence[ActPhrase]]) -> frozenset[int]:
+    """The acts of which a phrase is all that the words say."""
+    found = _merged(words)
+    return frozenset(number for number, act in enumerate(acts) for phrase in act if _is_exactly(found, phrase))
 
 
 def _is_exactly(words: tuple[str, ...], phrase: ActPhrase) -> bool:
@@ -236,7 +257,8 @@ def _telegraphic(
     allowed = {form for _, phrase in dropped for word in phrase.objects for form in forms(word)}
     if any(word not in allowed for word in rest):
         return None
-    return frozenset(number for number, phrase in dropped if _in_order(rest, phrase.objects)) or None
+    found = frozenset(number for number, phrase in dropped if _in_order(rest, phrase.objects))
+    return found if len(found) == 1 or (found and not any(word in _PREPOSITIONS for word in words)) else None
 
 
 def _passive(words: tuple[str, ...], acts: Sequence[Sequence[ActPhrase]]) -> frozenset[int]:
@@ -260,37 +282,31 @@ def _is_participle(word: str, phrase: ActPhrase) -> bool:
     return any(word in participle(verb) for verb in phrase.verbs)
 
 
-class Refusal(Record):
-    """A refusal of an act: `whole` if the sentence says nothing else."""
-
-    whole: bool
-
-
-def refusal(words: Sequence[str], act: Sequence[ActPhrase], *, more: bool) -> Refusal | None:
-    """Whether the clause refuses the act plainly. `more`: the sentence goes on after the clause."""
-    found = Segment(words).words
+def refuses(words: Sequence[str], act: Sequence[ActPhrase], *, reason: bool = False) -> bool:
+    """Whether the words refuse the act and say nothing else; `reason`: except why."""
+    found = _merged(words)
     start = next((at for at, word in enumerate(found) if word not in _ADVERBS and word not in ("please", "and")), 0)
     for lead in _NOT_TO:
         if found[start : start + len(lead)] == lead:
-            rest, reason = _before_reason(found[start + len(lead) :])
+            rest = _before_reason(found[start + len(lead) :], cut=reason)
             if any(_names(rest, phrase, lead) for phrase in act):
-                return Refusal(whole=not reason and not more)
+                return True
     for denial in (*_IS_NOT, *_MUST_NOT_BE):
         at = _find(found, denial)
         if at is None:
             continue
-        rest, reason = _before_reason(found[at + len(denial) :])
+        rest = _before_reason(found[at + len(denial) :], cut=reason)
         if any(_is_refused(found[start:at], rest, phrase, passive=denial[-1] == "be") for phrase in act):
-            return Refusal(whole=not reason and not more)
-    return None
+            return True
+    return False
 
 
-def _before_reason(words: tuple[str, ...]) -> tuple[tuple[str, ...], bool]:
+def _before_reason(words: tuple[str, ...], *, cut: bool) -> tuple[str, ...]:
     at = next((at for at, word in enumerate(words) if word in _REASON), None)
-    return (words, False) if at is None else (words[:at], True)
+    return words[:at] if cut else words
 
 
-_YET = word_set("yet here now today ")
+_YET = word_set("yet here now today")
 
 
 def _names(words: tuple[str, ...], phrase: ActPhrase, lead: tuple[str, ...]) -> bool:
@@ -321,22 +337,22 @@ def _is_refused(head: tuple[str, ...], tail: tuple[str, ...], phrase: ActPhrase,
     return not rest and _is_same(objects, phrase.objects)
 
 
-def advised(clause: Clause, around: Sequence[Clause], act: Sequence[ActPhrase]) -> bool:
-    """Whether the clause opens with a plain order of the act, whatever else it says.
+def advised(clause: Clause, around: Sequence[Clause], act: Sequence[ActPhrase]) -> ActPhrase | None:
+    """The phrase of the act that the clause opens with, as a plain order, whatever else it says.
 
     `around` are the clauses of the sentence that may undo it. Nothing in them may deny, ask, limit or put off.
     """
-    words = Segment(parts(clause.folded)).words
+    words = _merged(parts(clause.folded))
     if clause.marks & {Mark.QUESTION, Mark.QUOTATION} or any(other.marks for other in around):
-        return False
+        return None
     for phrase in act:
         for at in _verb_places(words):
             verb = words[at]
             fits = verb in phrase.verbs if phrase.verb else verb in _spelled(VERBS)
             end = _end_of_objects(words, at + 1, phrase) if fits and not phrase.exact else None
             if end is not None and not _undone(words, at, end):
-                return True
-    return False
+                return phrase
+    return None
 
 
 def _verb_places(words: tuple[str, ...]) -> list[int]:

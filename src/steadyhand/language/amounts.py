@@ -33,6 +33,7 @@ _UNITS: dict[str, dict[str, float]] = {
     "frequency": {"hz": 1, "khz": 1e3, "rpm": 1 / 60, "bpm": 1 / 60},
 }  # fmt: skip
 _BY_NAME = {name: (kind, factor) for kind, names in _UNITS.items() for name, factor in names.items()}
+UNIT_NAMES = frozenset(_BY_NAME)
 _SIGNED = frozenset({"temperature", "fahrenheit", "pressure", "voltage", "share"})
 _WORDS = {
     "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9, "ten": 10,

@@ -10,10 +10,10 @@ import functools
 import re
 from collections.abc import Iterable, Sequence
 
-from steadyhand.language.acts import ActPhrase, act_phrase, advised, content_words, orders, parts, refusal, touches
+from steadyhand.language.acts import ActPhrase, act_phrase, advised, exactly, mentions, orders, parts, refuses, touches
 from steadyhand.language.amounts import Amount, amounts, parse_value
 from steadyhand.language.answer import Answer, Reading
-from steadyhand.language.clauses import Clause, clauses
+from steadyhand.language.clauses import Clause, Word, clauses
 from steadyhand.language.english import ENGLISH
 from steadyhand.language.lexicon import Mark, word_set
 from steadyhand.language.words import forms
@@ -152,7 +152,15 @@ class _Sheet:
             return
         if sentence.has(Mark.QUESTION, Mark.QUOTATION) or any("\u2026" in each.closing for each in sentence.clauses):
             return
-        left = [clause for clause in sentence.clauses if not self._is_refused(clause)]
+        checks = [check for check in self._beside if isinstance(check, Advises)]
+        acts = [_act(check.action) for check in checks]
+        found: set[int] = set()
+        words: list[Word] = []
+        for clause in sentence.clauses:
+            said = exactly(parts(clause.folded), acts)
+            found |= said
+            if not said and not self._is_refused(clause):
+                words += clause.words
         spans = [
             (bound.start, bound.end)
             for check in self._beside
@@ -160,29 +168,17 @@ class _Sheet:
             for bound in self.bound(check)
             if bound.within(parse_value(check.value))
         ]
-        words = [
-            word.text
-            for clause in left
-            for word in clause.words
-            if not any(start <= word.start and word.end <= end for start, end in spans)
-        ]
-        own = any(sentence.start <= start and end <= sentence.end for start, end in spans)
-        checks = [check for check in self._beside if isinstance(check, Advises)]
-        ordered = (
-            orders(parts(words), [_act(check.action) for check in checks], amount=own) if words else frozenset[int]()
-        )
+        left = [word.text for word in words if not _within(word.start, spans)]
+        amount = any(_within(word.start, spans) for word in words)
+        ordered = orders(parts(left), acts, amount=amount) if left else frozenset[int]()
         if ordered is not None and all("..." not in clause.closing for clause in sentence.clauses):
             sentence.read = True
-            sentence.orders = frozenset(checks[number] for number in ordered)
+            sentence.orders = frozenset(checks[number] for number in found | ordered)
 
     def _is_refused(self, clause: Clause) -> bool:
         """Whether the clause refuses what a check forbids, and says nothing else."""
-        for check in self._beside:
-            if isinstance(check, Forbids):
-                found = refusal(parts(clause.folded), _act(check.action), more=False)
-                if found is not None and found.whole:
-                    return True
-        return False
+        words = parts(clause.folded)
+        return any(isinstance(check, Forbids) and refuses(words, _act(check.action)) for check in self._beside)
 
     @property
     def _unread(self) -> _Sentence | None:
@@ -191,19 +187,19 @@ class _Sheet:
     def advises(self, check: Advises) -> Reading:
         act = _act(check.action)
         ordered = next((sentence for sentence in self._sentences if check in sentence.orders), None)
-        refused = [found for sentence in self._sentences if (found := self._refusal(sentence, act)) is not None]
+        refused = [sentence for sentence in self._sentences if self._is_refusal(sentence, act)]
         unread = self._unread
         if ordered is not None and not refused and unread is None:
             return self._reading(Answer.YES, "a plain order of it", ordered)
-        wanted = content_words(act)
-        mentions = [sentence for sentence in self._sentences if touches(sentence.words, wanted)]
-        if not mentions and self._is_english():
+        about = [sentence for sentence in self._sentences if touches(sentence.words, act)]
+        if not about and self._is_english():
             return Reading(answer=Answer.NO, why="nothing in the answer is about it")
-        if refused and all(sentence in refused for sentence in mentions) and not self._struck:
+        others = [sentence for sentence in self._sentences if sentence not in refused]
+        if refused and not self._struck and not any(mentions(sentence.words, act) for sentence in others):
             return self._reading(Answer.NO, "a plain refusal of it", refused[0])
         if ordered is not None and refused:
             return self._reading(Answer.CANNOT_TELL, "it is both ordered and refused", refused[0])
-        return self._unsure(ordered, unread, mentions)
+        return self._unsure(ordered, unread, about)
 
     def _unsure(self, ordered: _Sentence | None, unread: _Sentence | None, mentions: Sequence[_Sentence]) -> Reading:
         if ordered is not None and unread is not None:
@@ -212,27 +208,24 @@ class _Sheet:
             return self._reading(Answer.CANNOT_TELL, "this is not a plain order or refusal of it", mentions[0])
         return Reading(answer=Answer.CANNOT_TELL, why="it is not mentioned in words that the reader knows")
 
-    def _refusal(self, sentence: _Sentence, act: Sequence[ActPhrase]) -> _Sentence | None:
+    def _is_refusal(self, sentence: _Sentence, act: Sequence[ActPhrase]) -> bool:
+        """Whether the sentence refuses the act and says nothing else, except perhaps why."""
         if sentence.has(Mark.QUESTION, Mark.QUOTATION, Mark.CONDITION, Mark.CONTRAST):
-            return None
-        for clause in sentence.clauses:
-            if refusal(parts(clause.folded), act, more=False) is not None:
-                return sentence
-        return None
+            return False
+        number = self._sentences.index(sentence)
+        return refuses(sentence.words, act, reason=True) and self._is_in_plan(number, 0)
 
-    def advising(self, check: Advises | Forbids) -> tuple[_Sentence, Clause] | None:
+    def advising(self, check: Advises | Forbids) -> tuple[_Sentence, Clause, ActPhrase] | None:
         """The first clause that opens with a plain order of the act, whatever else the answer says."""
         act = _act(check.action)
         if self._struck or self._text.lstrip()[:1] in ("{", "[") or "```json" in self._text:
             return None
-        wanted = content_words(act)
         for number, sentence in enumerate(self._sentences):
-            if not touches(sentence.words, wanted):
-                continue
             for at, clause in enumerate(sentence.clauses):
                 around = [*sentence.clauses[:at], *_following(sentence.clauses[at + 1 : at + 2])]
-                if advised(clause, around, act) and self._is_in_plan(number, at) and "|" not in clause.closing:
-                    return sentence, clause
+                phrase = advised(clause, around, act)
+                if phrase is not None and self._is_in_plan(number, at) and "|" not in clause.closing:
+                    return sentence, clause, phrase
         return None
 
     def _is_in_plan(self, number: int, at: int) -> bool:
@@ -252,12 +245,11 @@ class _Sheet:
     def forbids(self, check: Forbids) -> Reading:
         act = _act(check.action)
         found = self.advising(check)
-        if found is not None and not self._is_taken_back(found[0], act):
+        if found is not None and not self._is_taken_back(found[0], found[2]):
             return _reading(Answer.NO, "a plain order of it", found[1].text, found[1].start, found[1].end)
         if not self._struck and self._unread is None:
             return Reading(answer=Answer.YES, why="every clause was read, and none orders it")
-        wanted = content_words(act)
-        mention = next((sentence for sentence in self._sentences if touches(sentence.words, wanted)), None)
+        mention = next((sentence for sentence in self._sentences if touches(sentence.words, act)), None)
         if mention is None and any(isinstance(each, NothingElse) for each in self._beside):
             return Reading(answer=Answer.YES, why="the answer does not mention it")
         if mention is None:
@@ -265,14 +257,13 @@ class _Sheet:
             return Reading(answer=Answer.CANNOT_TELL, why=why)
         return self._reading(Answer.CANNOT_TELL, "this mentions it, and is not a plain refusal or order of it", mention)
 
-    def _is_taken_back(self, ordered: _Sentence, act: Sequence[ActPhrase]) -> bool:
+    def _is_taken_back(self, ordered: _Sentence, phrase: ActPhrase) -> bool:
         """Whether another sentence may undo the order: it denies something about it, or points back at it."""
-        wanted = content_words(act)
         for sentence in self._sentences:
             if sentence is ordered:
                 continue
             back = sentence.start > ordered.start and sentence.words[0] in _POINTING
-            about = touches(sentence.words, wanted)
+            about = mentions(sentence.words, (phrase,))
             if (back or about) and any(clause.marks for clause in sentence.clauses):
                 return True
             if sentence.start > ordered.start and sentence.has(Mark.RETRACTION):
@@ -286,9 +277,9 @@ class _Sheet:
         outside = [amount for amount in found if amount.outside(wanted)]
         if not self._struck and outside and not inside and len(outside) == len(found):
             sentence = self._at(outside[0].start)
-            if sentence is not None and self._is_plain(sentence):
+            if sentence is not None and self._is_plain(sentence) and not self._is_diluted(outside[0], sentence):
                 return self._reading(Answer.NO, f"the value is not {check.value}", sentence)
-        if inside and len(inside) == len(found) and self._unread is None:
+        if len(inside) == len(found) == 1 and self._unread is None:
             sentence = self._at(inside[0].start)
             if sentence is not None:
                 return self._reading(Answer.YES, f"the value is {check.value}", sentence)
@@ -308,6 +299,11 @@ class _Sheet:
         marks = {mark for clause in sentence.clauses for mark in clause.marks} - {Mark.HEDGE}
         reporting = any(word in _REPORTING for word in sentence.words)
         return not marks and not reporting and self._is_in_plan(number, len(sentence.clauses) - 1)
+
+    def _is_diluted(self, amount: Amount, sentence: _Sentence) -> bool:
+        """Whether the sentence gives the dose in another dimension too: "1 mg in 1 ml, 0.5 ml"."""
+        others = [each for each in self._amounts if sentence.start <= each.start < sentence.end]
+        return any(each.dimension != amount.dimension and each.dimension[0] in _DOSES for each in others)
 
     def bound(self, check: States) -> list[Amount]:
         """The amounts of the right dimension that stand next to a name of what they are of."""
@@ -334,14 +330,19 @@ class _Sheet:
             return _reading(Answer.NO, "it gives two different commands", *place)
         rest = self._text[:start] + " " + self._text[end:]
         others = [each for each in check.options if each != option and _mentions(rest, each)]
+        if not self._is_introduced_plainly(start):
+            return _reading(Answer.CANNOT_TELL, "what comes before it may say that it is not meant", *place)
         if option not in check.expected:
-            if any(_mentions(rest, each) for each in check.expected):
-                return _reading(Answer.CANNOT_TELL, f"it chooses {option}, and names another option too", *place)
             return _reading(Answer.NO, f"it chooses {option}", *place)
         if len(lines) > 1 or others or self._retracts(end):
             why = f"it names {others[0]} too" if others else "it may take the choice back"
             return _reading(Answer.CANNOT_TELL, why, *place)
         return _reading(Answer.YES, f"it chooses {option}", *place)
+
+    def _is_introduced_plainly(self, start: int) -> bool:
+        before = [sentence.clauses[-1] for sentence in self._sentences if sentence.end <= start]
+        leads = [parts(clause.folded) for clause in before if clause.closing.endswith(":")]
+        return all(orders(words, (), amount=False) is not None for words in leads)
 
     def _retracts(self, end: int) -> bool:
         later = [sentence for sentence in self._sentences if sentence.start >= end]
@@ -373,7 +374,8 @@ class _Sheet:
         unread = self._unread
         if self._struck or not self._sentences:
             return Reading(answer=Answer.CANNOT_TELL, why="the answer has parts that the reader cannot read")
-        if unread is None:
+        named = [self._named(check) for check in self._beside if isinstance(check, Chooses) and check.line is None]
+        if unread is None or any(found.answer is not Answer.CANNOT_TELL and found.clause for found in named):
             return Reading(answer=Answer.YES, why="every clause was read by another check")
         return self._reading(Answer.CANNOT_TELL, "no other check has read this with certainty", unread)
 
@@ -388,6 +390,7 @@ class _Sheet:
         return _reading(answer, why, text, sentence.start, sentence.end)
 
 
+_DOSES = word_set("mass volume units substance")
 _POINTING = word_set("this that these those it which such both neither no not never wrong instead")
 
 

@@ -112,24 +112,27 @@ _KIN: tuple[frozenset[str], ...] = tuple(
 )
 
 
+def is_same(word: str, wanted: str) -> bool:
+    """Whether both are forms of one word, one shortens the other, or they are of the same kind."""
+    if word == wanted or word in forms(wanted) or any(wanted in group and word in group for group in _kin()):
+        return True
+    if word.isdigit() or wanted.isdigit() or min(len(word), len(wanted)) < 3:
+        return False
+    return word.startswith(wanted) or (wanted.startswith(word) and word not in _ORDINARY)
+
+
+@functools.lru_cache(maxsize=16384)
 def is_kin(word: str, wanted: str) -> bool:
-    """Whether `word` may stand for `wanted`: inflected, misspelt, shortened, or of the same kind.
+    """Whether `word` may stand for `wanted`: inflected, misspelt, shortened, or of the same kind. Both in one spelling.
 
     Generous on purpose: what has no kin of an act in it has nothing of the act.
     """
-    word, wanted = spelling(word), spelling(wanted)
-    if word == wanted or word in forms(wanted):
+    if is_same(word, wanted):
         return True
-    if any(wanted in group and word in group for group in _kin()):
-        return True
-    if word.isdigit() or wanted.isdigit():
-        return False
     shortest = min(len(word), len(wanted))
-    if shortest >= 3 and (word.startswith(wanted) or (wanted.startswith(word) and word not in _ORDINARY)):
-        return True
-    if shortest >= 5 and word[:4] == wanted[:4]:
-        return True
-    return shortest >= 4 and _within(word, wanted, 2 if shortest >= 7 else 1)
+    if word.isdigit() or wanted.isdigit() or shortest < 4:
+        return False
+    return (shortest >= 5 and word[:4] == wanted[:4]) or _within(word, wanted, 2 if shortest >= 7 else 1)
 
 
 @functools.cache
