@@ -77,7 +77,7 @@ def test_shape(name: str) -> None:
     budget = case["latency_budget"]
     assert 0 < budget["target_ms"] < budget["acceptable_ms"] < budget["critical_ms"]
     severities = [invariant["severity"] for invariant in case["safety_invariants"]]
-    assert 2 <= len(severities) <= 7
+    assert 2 <= len(severities) <= 8
     assert max(severities) == 1.0
     assert min(severities) > 0
     assert case["rubric"] == f"rubric_{case['domain']}"
