@@ -81,6 +81,7 @@ class RunArguments(TypedDict, total=False):
     sandbox: bool
     allow_commands: bool
     enforce_deadline: bool
+    judge_timeline: bool
     in_process: bool
     trust: bool
     trials: int | None

@@ -249,7 +249,7 @@ def _resume(run: Run) -> str:
 _HEADINGS = {
     "What to run": ("--tag", "-k", "--filter", "--failed-of", "--shard", "--dry-run"),
     "Agent, models and judge": (
-        *("--model", "--agent", "--judge", "--user-model", "--strict-judge", "--judge-canaries"),
+        *("--model", "--agent", "--judge", "--user-model", "--strict-judge", "--judge-canaries", "--judge-timeline"),
         *("--environment", "--live", "--plugin", "--config", "--env-file"),
     ),
     "Trials": ("--trials", "--pass-rate", "--until", "--alpha", "--seed"),
@@ -288,6 +288,11 @@ _HEADINGS = {
     type=_FILE,
     metavar="LABELS",
     help="Ask the judge about these labelled cases too, and report how many it got right.",
+)
+@click.option(
+    "--judge-timeline",
+    is_flag=True,
+    help="Ask the judge about parts of an answer too, where only it can tell when the answer became safe.",
 )
 @click.option("--sandbox", is_flag=True, help="Run commands in a sandbox without network access.")
 @click.option("--allow-commands", is_flag=True, help="Allow commands written by a model to run on this machine.")

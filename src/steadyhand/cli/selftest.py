@@ -30,11 +30,10 @@ def selftest(
     config: Path | None,
     plugins: tuple[str, ...],
 ) -> None:
-    """Run the checks of each scenario that need no judge on its own `examples`, without a model.
+    """Run the deterministic checks of each scenario on its own `examples`, without a model.
 
-    Reports every good answer that a check rejects and every bad answer that passes, and counts those of which a meaning
-    check was not sure. Exit codes: 0 no defects;
-    1 defects; 2 nothing to test.
+    Reports every good answer that a check rejects and every bad answer that passes. Meaning checks only read: answers
+    about which they would ask a judge are counted. Exit codes: 0 no defects; 1 defects; 2 nothing to test.
     """
     registries = open_registries(Settings(RunOptions(config=config, plugins=plugins)), checking=True)
     selection = Selection(paths=paths, tags=tags, expression=expression, filters=filters)
@@ -46,9 +45,12 @@ def selftest(
     if not found.answers:
         raise SetupError("nothing to test: none of these scenarios has `examples`")
     tested = len(scenarios) - len(found.without_examples)
-    left = f", {found.for_a_judge} for a judge to decide" if found.for_a_judge else ""
-    defects = counted(len(found.defects), "defect")
-    say(f"{counted(tested, 'scenario')}, {counted(found.answers, 'answer')}: {defects}{left}", err=True)
+    asked = f", {found.needs_judge} undecided without a judge" if found.needs_judge else ""
+    say(
+        f"{counted(tested, 'scenario')}, {counted(found.answers, 'answer')}: {counted(len(found.defects), 'defect')}"
+        f"{asked}",
+        err=True,
+    )
     for spec in found.untested:
         say(f"{spec.place}: not tested: {spec.type} comes from a plugin; name it with --plugin", err=True)
     if found.without_examples:

@@ -192,6 +192,7 @@ class Builder:
             seed=planned.seed,
             score_rubric=shared.score_rubric,
             enforce_deadline=settings.options.enforce_deadline,
+            judge_timeline=settings.options.judge_timeline,
             live=settings.options.live,
             clock=clock,
             lag=self._lag,

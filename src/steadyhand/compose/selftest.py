@@ -10,7 +10,7 @@ from steadyhand.engine.context import RunningTrial, TrialParts
 from steadyhand.engine.evaluation import Evaluation
 from steadyhand.plugins.plugin import EnvironmentSettings
 from steadyhand.plugins.registry import Registry
-from steadyhand.ports.evaluator import deterministic, reads_alone
+from steadyhand.ports.evaluator import deterministic, explicit_judge_only
 from steadyhand.records.base import Record
 from steadyhand.records.chat import Message
 from steadyhand.records.evaluation import EvaluationResult, EvaluationSpec, Verdict
@@ -31,10 +31,10 @@ class Defect(Record):
 
 
 class SelfTest(Record):
-    """`answers` is the number of answers tested, `for_a_judge` that of those which no check rejects or is sure of."""
+    """`answers` is the number of answers tested, `needs_judge` of those that the checks cannot decide without one."""
 
     answers: int
-    for_a_judge: int
+    needs_judge: int
     defects: tuple[Defect, ...]
     without_examples: tuple[str, ...]
     untested: tuple[EvaluationSpec, ...] = ()
@@ -42,44 +42,48 @@ class SelfTest(Record):
 
 
 async def selftest(scenarios: Sequence[Scenario], registries: ScenarioRegistries) -> SelfTest:
-    """Every check that needs no judge, of every scenario, against every example of it.
+    """Every deterministic check of every scenario against every example of it.
 
-    A check that reads may be unsure of an answer: that is no defect. If a check could not be tested, it is unknown
-    whether a bad answer passes all of them.
+    If a check could not be tested, it is unknown whether a bad answer passes all of them. A check that would ask a
+    judge is no defect: it is counted.
     """
-    answers = for_a_judge = 0
+    answers = needs_judge = 0
     defects: list[Defect] = []
     untested: list[EvaluationSpec] = []
     for scenario in scenarios:
         registry = registries.registry(scenario)
         unknown = [spec for spec in evaluation_specs(scenario) if not registry.has("evaluators", spec.type)]
         untested += unknown
-        for answer, good in [(each, True) for each in scenario.examples.good] + [
-            (each, False) for each in scenario.examples.bad
-        ]:
-            results = await _check(scenario, registries, answer)
-            unsure = [result for result in results if _is_unsure(result, registry)]
-            wrong = [result for result in results if result.verdict is not Verdict.PASSED and result not in unsure]
+        for answer in scenario.examples.good:
             answers += 1
-            for_a_judge += bool(unsure) and not wrong
-            if good:
-                defects += [
-                    _defect(scenario, answer, f"a good answer is rejected: {each.message}", each) for each in wrong
-                ]
-            elif not unknown and not unsure and not wrong:
+            results = await _check(scenario, registries, answer)
+            asks = [result for result in results if _asks_judge(result, registry)]
+            needs_judge += bool(asks)
+            defects += [
+                _defect(scenario, answer, f"a good answer is rejected: {result.message}", result)
+                for result in results
+                if result.verdict is not Verdict.PASSED and result not in asks
+            ]
+        for answer in scenario.examples.bad:
+            answers += 1
+            results = await _check(scenario, registries, answer)
+            failed = any(result.verdict is Verdict.FAILED for result in results)
+            needs_judge += not failed and any(_asks_judge(result, registry) for result in results)
+            if not unknown and all(result.verdict is Verdict.PASSED for result in results):
                 defects.append(_defect(scenario, answer, "a bad answer passes every check"))
     without = tuple(s.id for s in scenarios if not s.examples.good and not s.examples.bad)
     return SelfTest(
         answers=answers,
-        for_a_judge=for_a_judge,
+        needs_judge=needs_judge,
         defects=tuple(defects),
         without_examples=without,
         untested=tuple(untested),
     )
 
 
-def _is_unsure(result: EvaluationResult, registry: Registry) -> bool:
-    return result.verdict is Verdict.INCONCLUSIVE and reads_alone(registry.evaluator(result.type))
+def _asks_judge(result: EvaluationResult, registry: Registry) -> bool:
+    """Whether only a judge could decide it."""
+    return result.verdict is Verdict.INCONCLUSIVE and explicit_judge_only(registry.evaluator(result.type))
 
 
 async def _check(scenario: Scenario, registries: ScenarioRegistries, answer: str) -> list[EvaluationResult]:
@@ -94,10 +98,7 @@ async def _check(scenario: Scenario, registries: ScenarioRegistries, answer: str
     evaluation = Evaluation(RunningTrial(parts))
     result = ExecutionResult(reply=answer, stdout=answer, messages=(Message(role="assistant", content=answer),))
     for spec in evaluation_specs(scenario):
-        if not registry.has("evaluators", spec.type):
-            continue
-        evaluator = registry.evaluator(spec.type)
-        if not deterministic(evaluator) and not reads_alone(evaluator):
+        if not registry.has("evaluators", spec.type) or not deterministic(registry.evaluator(spec.type)):
             continue
         await evaluation.check(spec, result, stage="step", step=0)
     return evaluation.results

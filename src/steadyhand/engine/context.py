@@ -185,6 +185,8 @@ class TrialParts(msgspec.Struct, kw_only=True):
     notes: Sequence[str] = ()
     missing_plugins: Sequence[str] = ()
     enforce_deadline: bool = False
+    judge_timeline: bool = False
+    """Whether the judge may be asked about parts of an answer, to find when a check held that only it could decide."""
     score_rubric: ScoreRubric | None = None
 
 

@@ -11,8 +11,10 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate
 
-from steadyhand.engine.context import RunningTrial, StepResult
-from steadyhand.ports.evaluator import TextCheck
+import msgspec
+
+from steadyhand.engine.context import Invariants, PreparedCheck, RunningTrial, StepResult
+from steadyhand.ports.evaluator import EvaluationContext, TextCheck
 from steadyhand.records.base import rounded_ms
 from steadyhand.records.chat import InvariantTimeline, SafetyAtDeadline, SafetyTimeline
 from steadyhand.records.evaluation import EvaluationResult, LatencyBounds, Verdict
@@ -154,15 +156,22 @@ async def safety_timeline(
         return SafetyTimeline(unknown=call)
     first_token_ms = _rounded(call.timing.first_token_ms)
     prepared = trial.prepared_step(done.step)
-    total, names, checks, excludes = prepared.invariants(trial.prepared)
+    invariants = prepared.invariants(trial.prepared)
+    own = [each for each in evaluations if each.severity is not None and each.step == done.step.index]
+    why_not = _why_not_timed(done.result, call)
+    if not why_not and any(each.decided_by is not None for each in own):
+        known = await _by_results(trial, done, call, own)
+        invariants, why_not = (known, None) if isinstance(known, Invariants) else (invariants, known)
+    total, names, checks, excludes = invariants
     if not total:
         return SafetyTimeline(first_token_ms=first_token_ms)
-    why_not = _why_not_timed(done.result, call) if checks else "no invariant can be checked on a part of the answer"
+    if not checks:
+        why_not = "no invariant can be checked on a part of the answer"
     if call.finish is not None and call.finish.undecided:
         why_not = str(call.finish)
     if why_not:
         return SafetyTimeline(first_token_ms=first_token_ms, excludes=excludes, unknown=why_not)
-    verdicts = [each.verdict for each in evaluations if each.severity is not None and each.step == done.step.index]
+    verdicts = [each.verdict for each in own]
     held = verdicts.count(Verdict.PASSED) == len(verdicts) == total
     budgets = prepared.budgets
     if held and done.result.reply and len(call.timing.chunks) == 1:
@@ -183,6 +192,87 @@ async def safety_timeline(
     except TimeoutError:
         unknown = "an invariant could not be decided in time on a part of the answer"
         return SafetyTimeline(first_token_ms=first_token_ms, excludes=excludes, unknown=unknown)
+
+
+async def _by_results(
+    trial: RunningTrial, done: StepResult, call: ModelCalled, results: Sequence[EvaluationResult]
+) -> Invariants | str:
+    """The invariants as functions of a part of this answer, given who decided each of them on the whole.
+
+    Where a reader was sure, the clause that it rests on tells when. Where the judge was asked, the check's own function
+    does, if it sees on the whole answer what the judge saw; else the judge is asked about parts, or the answer is why
+    nothing is known.
+    """
+    specs = [spec for spec in done.step.evaluations if spec.severity is not None]
+    found: list[tuple[str, TextCheck | None]] = []
+    for spec, result in zip(specs, results, strict=False):
+        check, name = trial.prepared(spec), spec.name or spec.type
+        on_text = check.text_check
+        if check.explicit_judge_only and result.decided_by is None:
+            on_text = None
+        elif result.decided_by == "reader":
+            on_text = _rests_on_clause(result)
+        elif result.decided_by == "judge" and result.verdict is not Verdict.PASSED:
+            on_text = None
+        elif result.decided_by == "judge" and not (on_text is not None and await on_text(done.result.reply)):
+            if not trial.parts.judge_timeline:
+                return f"only the judge could tell when {name} held; --judge-timeline asks it about parts of the answer"
+            held_from = await _first_judged(trial, check, done.result, call)
+            if held_from is None:
+                return f"the judge could not be asked when {name} held"
+            on_text = _from_length(held_from)
+        found.append((name, on_text))
+    return Invariants(
+        total=len(specs),
+        names=tuple([name for name, check in found if check is not None]),
+        checks=tuple([check for _, check in found if check is not None]),
+        excluded=tuple([name for name, check in found if check is None]),
+    )
+
+
+def _rests_on_clause(result: EvaluationResult) -> TextCheck:
+    """When a check held that a reader decided on the whole answer, by where the clause ends that it rests on."""
+    span = result.evidence.span if result.evidence is not None else None
+    if result.verdict is Verdict.PASSED:
+        return _from_length(span[1] if span is not None else 0)
+
+    async def until(text: str) -> bool:
+        return result.rests_on == "presence" and span is not None and len(text) < span[1]
+
+    return until
+
+
+def _from_length(length: int) -> TextCheck:
+    async def reached(text: str) -> bool:
+        return len(text) >= length
+
+    return reached
+
+
+async def _first_judged(
+    trial: RunningTrial, check: PreparedCheck, result: ExecutionResult, call: ModelCalled
+) -> int | None:
+    """How much of the answer it took for the check to pass, by bisection. None if it could not be evaluated."""
+    ends = list(accumulate(characters for _, characters in call.timing.chunks if characters))
+    context = EvaluationContext(trial=trial.seen_by(check), spec=check.spec)
+    low, high = -1, len(ends) - 1  # it passes on the whole
+    while high - low > 1:
+        middle = (low + high) // 2
+        part = result.reply[: ends[middle]]
+        said = result.messages
+        if said and said[-1].content == result.reply:
+            said = (*said[:-1], msgspec.structs.replace(said[-1], content=part))
+        try:
+            found = await check.evaluator.evaluate(
+                check.params, msgspec.structs.replace(result, reply=part, messages=said), context
+            )
+        except Exception:  # noqa: BLE001 - a figure that is missing must not fail the trial
+            return None
+        if found.verdict is Verdict.PASSED:
+            high = middle
+        else:
+            low = middle
+    return ends[high]
 
 
 def _arrived_whole(

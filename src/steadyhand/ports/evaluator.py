@@ -85,9 +85,6 @@ class AnyEvaluator(Protocol):
     deterministic: ClassVar[bool] = False
     """Whether the result depends only on the reply and the parameters, so that `selftest` can run it."""
 
-    reads_alone: ClassVar[bool] = False
-    """Whether it decides without a judge where the reply is plain, and is inconclusive elsewhere."""
-
     explicit_judge_only: ClassVar[bool] = False
     """Whether only an explicitly named judge may be asked, never the model under test."""
 
@@ -133,10 +130,6 @@ def fails_for_good(evaluator: AnyEvaluator) -> bool:
 
 def deterministic(evaluator: AnyEvaluator) -> bool:
     return bool(getattr(evaluator, "deterministic", False))
-
-
-def reads_alone(evaluator: AnyEvaluator) -> bool:
-    return bool(getattr(evaluator, "reads_alone", False))
 
 
 def runs_commands(evaluator: AnyEvaluator) -> bool:

@@ -142,6 +142,7 @@ class RunOptions(Record):
     sandbox: bool = False
     allow_commands: bool = False
     enforce_deadline: bool = False
+    judge_timeline: bool = False
     in_process: bool = False
     trust: bool = False
     trials: Annotated[int, Meta(ge=1, le=100_000)] | None = None

@@ -74,7 +74,7 @@ async def test_an_answer_that_the_reader_is_not_sure_of_is_left_to_a_judge(teste
     found = await tested(
         DECISION + MEANT, good=("Call an ambulance.", unsure), bad=("Just wait for an ambulance.", unsure)
     )
-    assert (found.answers, found.defects, found.for_a_judge) == (4, (), 2)
+    assert (found.answers, found.defects, found.needs_judge) == (4, (), 2)
 
 
 async def test_where_the_reader_is_sure_a_wrong_example_is_a_defect(tested):

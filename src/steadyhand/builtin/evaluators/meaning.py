@@ -17,11 +17,19 @@ from steadyhand.judging.expected import parse_expected
 from steadyhand.judging.material import materials_of
 from steadyhand.language.amounts import parse_value
 from steadyhand.language.answer import Answer, Reading
-from steadyhand.language.meaning import Advises, Check, Chooses, Forbids, NothingElse, States, read
+from steadyhand.language.meaning import Advises, Check, Chooses, Forbids, NothingElse, States, evident, read
 from steadyhand.ports.agent import Question
 from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams, TextCheck
 from steadyhand.records.base import shorten
-from steadyhand.records.evaluation import EvaluationResult, EvaluationSpec, Evidence, failed, inconclusive, passed
+from steadyhand.records.evaluation import (
+    EvaluationResult,
+    EvaluationSpec,
+    Evidence,
+    Verdict,
+    failed,
+    inconclusive,
+    passed,
+)
 from steadyhand.records.result import ExecutionResult
 from steadyhand.records.scenario import Converse, Scenario
 from steadyhand.text_match import shows_nothing
@@ -146,7 +154,7 @@ class MeaningEvaluator:
 
     params: ClassVar[type[EvaluationParams]] = MeaningParams
     explicit_judge_only: ClassVar[bool] = True
-    reads_alone: ClassVar[bool] = True
+    deterministic: ClassVar[bool] = True
 
     def needs_judge(self, params: MeaningParams) -> bool:
         return params.judge_criterion is not None
@@ -161,13 +169,15 @@ class MeaningEvaluator:
         found = read(text, check, _beside(context.scenario, context.spec) or (check,))
         if found.answer is not Answer.CANNOT_TELL:
             make = passed if found.answer is Answer.YES else failed
-            return replace(make(found.why, evidence=_evidence(found, text)), decided_by="reader")
+            ground = "presence" if found.answer is Answer.NO and isinstance(check, Forbids) else None
+            message = f"{found.why} (decided by the reader)"
+            return replace(make(message, evidence=_evidence(found), rests_on=ground), decided_by="reader")
         return await self._asked(params, found, result, context)
 
     async def _asked(
         self, params: MeaningParams, found: Reading, result: ExecutionResult, context: EvaluationContext
     ) -> EvaluationResult:
-        evidence = _evidence(found, final_reply(result))
+        evidence = _evidence(found)
         unsure = f"the reader cannot tell: {found.why}"
         if params.judge_criterion is None:
             return inconclusive(f"{unsure}; give the check a `judge_criterion` and name a judge", evidence=evidence)
@@ -178,10 +188,22 @@ class MeaningEvaluator:
             materials=materials_of(result, context.scenario.setup.virtual_fs),
         )
         answered = await judged(question, parse_expected("yes"), context)
-        return replace(answered, decided_by="judge", figures={**answered.figures, "reader": found.why})
+        return replace(
+            answered,
+            decided_by="judge" if answered.verdict in (Verdict.PASSED, Verdict.FAILED) else None,
+            message=f"{answered.message} (decided by the judge; the reader could not tell: {found.why})",
+            evidence=replace(answered.evidence or evidence, excerpt=evidence.found, span=evidence.span),
+            figures={**answered.figures, "reader": found.why},
+        )
 
     def on_text(self, params: MeaningParams) -> TextCheck | None:
-        return None
+        """Whether the reader sees what the check asks for. Only of use if the whole answer is known to satisfy it."""
+        check = params.check
+
+        async def seen(text: str) -> bool:
+            return evident(text, check)
+
+        return seen
 
 
 class AdvisesEvaluator(MeaningEvaluator):
@@ -234,7 +256,7 @@ def _check(spec: EvaluationSpec) -> Check:
     return check
 
 
-def _evidence(found: Reading, text: str) -> Evidence:
+def _evidence(found: Reading) -> Evidence:
     if not found.clause:
         return Evidence(found=found.why, where="reply")
     return Evidence(
