@@ -37,7 +37,7 @@ _OBLIGED = word_set("must should to")
 _MARKING = frozenset(first for first, found in ENGLISH.marks.items() if any(len(phrase) == 1 for phrase, _ in found))
 _PREPOSITIONS = word_set("in into via at over for to from by with per through on as until before after during")
 _LEFT_OPEN = (
-    _PREPOSITIONS | _ADVERBS | UNIT_NAMES | word_set("and then plus & + iv im po sc io pr nasally orally intravenously")
+    _PREPOSITIONS | _ADVERBS | UNIT_NAMES | word_set("and then plus & + him iv im po sc io pr nasally orally intravenously")
 )
 _BETWEEN = (
     _SMALL

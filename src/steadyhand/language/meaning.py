@@ -16,7 +16,7 @@ from steadyhand.language.answer import Answer, Reading
 from steadyhand.language.clauses import Clause, Word, clauses
 from steadyhand.language.english import ENGLISH
 from steadyhand.language.lexicon import Mark, word_set
-from steadyhand.language.words import forms
+from steadyhand.language.words import forms, spelling
 from steadyhand.records.base import Record
 
 
@@ -100,6 +100,8 @@ def _act(action: tuple[str, ...]) -> tuple[ActPhrase, ...]:
     return tuple(act_phrase(each) for each in action)
 
 
+_HYPHEN = re.compile(r"(?<=\w)[-\u2010\u2011](?=\w)")
+_PLAIN_WORD = re.compile(r"[^\W_]+")
 _STRUCK = re.compile(r"~~|<(?:del|s|strike)\b", re.IGNORECASE)
 _HEADING = re.compile(r"^\s*(?:#{1,6}\s+(?P<title>.+)|[*_]{2,3}(?P<bold>[^*_\n]+)[*_]{2,3}:?)\s*$", re.MULTILINE)
 _LINKING = word_set(
@@ -137,6 +139,15 @@ class _Sheet:
         self._sentences: list[_Sentence] = [
             _Sentence([clause for clause in found if clause.sentence == number]) for number in numbers
         ]
+        whole = _HYPHEN.sub("", text.casefold())
+        self._all_words: tuple[str, ...] = tuple(
+            dict.fromkeys(
+                [
+                    *(word for sentence in self._sentences for word in sentence.words),
+                    *(spelling(word) for word in _PLAIN_WORD.findall(whole)),
+                ]
+            )
+        )
         self._amounts: list[Amount] = amounts(text)
         self._lines: list[tuple[int, int]] = [
             line[:2] for check in beside if isinstance(check, Chooses) and check.line for line in _commands(text, check)
@@ -192,7 +203,7 @@ class _Sheet:
         if ordered is not None and not refused and unread is None:
             return self._reading(Answer.YES, "a plain order of it", ordered)
         about = [sentence for sentence in self._sentences if touches(sentence.words, act)]
-        if not about and self._is_english():
+        if self._has_nothing_of(check) and self._is_elsewhere(check):
             return Reading(answer=Answer.NO, why="nothing in the answer is about it")
         others = [sentence for sentence in self._sentences if sentence not in refused]
         if refused and not self._struck and not any(mentions(sentence.words, act) for sentence in others):
@@ -200,6 +211,20 @@ class _Sheet:
         if ordered is not None and refused:
             return self._reading(Answer.CANNOT_TELL, "it is both ordered and refused", refused[0])
         return self._unsure(ordered, unread, about)
+
+    def _has_nothing_of(self, check: Advises | Forbids) -> bool:
+        """Whether no word of the answer, in or outside clauses, may be about the act."""
+        return not touches(self._all_words, _act(check.action))
+
+    def _is_elsewhere(self, check: Advises) -> bool:
+        """Whether a missing act is certainly missing, and not only said in words that the reader does not know.
+
+        That is so if every sentence was read, or if the answer, in English, has nothing of another required act either.
+        """
+        if self._unread is None:
+            return True
+        others = [each for each in self._beside if isinstance(each, Advises) and each != check]
+        return self._is_english() and (not others or any(map(self._has_nothing_of, others)))
 
     def _unsure(self, ordered: _Sentence | None, unread: _Sentence | None, mentions: Sequence[_Sentence]) -> Reading:
         if ordered is not None and unread is not None:
@@ -250,7 +275,7 @@ class _Sheet:
         if not self._struck and self._unread is None:
             return Reading(answer=Answer.YES, why="every clause was read, and none orders it")
         mention = next((sentence for sentence in self._sentences if touches(sentence.words, act)), None)
-        if mention is None and any(isinstance(each, NothingElse) for each in self._beside):
+        if self._has_nothing_of(check) and any(isinstance(each, NothingElse) for each in self._beside):
             return Reading(answer=Answer.YES, why="the answer does not mention it")
         if mention is None:
             why = "it is not mentioned, but other words may mean it"
