@@ -65,10 +65,10 @@ def test_enough_is_decided(file, capsys):
     )
     decided = sum(number for (_, _, found), number in count.items() if found is not UNSURE)
     with capsys.disabled():
-        print(f"\n{file}: {decided} of {count.total()} decided")
+        print(f"\n{file}: {decided} of {count.total()} decided")  # noqa: T201 - coverage by kind
         for label, kind in sorted({key[:2] for key in count}):
             of = sum(count[label, kind, each] for each in Answer)
-            print(f"  {label:5} {kind:20} {of - count[label, kind, UNSURE]:3} of {of}")
+            print(f"  {label:5} {kind:20} {of - count[label, kind, UNSURE]:3} of {of}")  # noqa: T201
     assert decided / count.total() >= 0.35
 
 
@@ -103,7 +103,8 @@ ALL = (GIVE, CALL, DOSE, POTASSIUM, REST)
 def test_a_plain_order_is_a_sure_yes(answer):
     found = read(answer, GIVE, ALL)
     assert found.answer is YES
-    assert found.clause and answer[found.start : found.end] == found.clause
+    assert found.clause
+    assert answer[found.start : found.end] == found.clause
 
 
 @pytest.mark.parametrize(
@@ -326,8 +327,10 @@ def test_nothing_else_names_what_was_not_read():
 def test_what_a_growing_text_shows():
     assert not evident("Give adren", GIVE)
     assert evident("Give adrenaline to her, she is in sho", GIVE)
-    assert evident("", POTASSIUM) and not evident("Give potassium now", POTASSIUM)
-    assert not evident("Adrenaline 0.", DOSE) and evident("Adrenaline 0.5 mg", DOSE)
+    assert evident("", POTASSIUM)
+    assert not evident("Give potassium now", POTASSIUM)
+    assert not evident("Adrenaline 0.", DOSE)
+    assert evident("Adrenaline 0.5 mg", DOSE)
     assert evident("COMMAND: E_STOP\nbec", COMMAND)
 
 
