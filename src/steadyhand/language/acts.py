@@ -37,7 +37,10 @@ _OBLIGED = word_set("must should to")
 _MARKING = frozenset(first for first, found in ENGLISH.marks.items() if any(len(phrase) == 1 for phrase, _ in found))
 _PREPOSITIONS = word_set("in into via at over for to from by with per through on as until before after during")
 _LEFT_OPEN = (
-    _PREPOSITIONS | _ADVERBS | UNIT_NAMES | word_set("and then plus & + him iv im po sc io pr nasally orally intravenously")
+    _PREPOSITIONS
+    | _ADVERBS
+    | UNIT_NAMES
+    | word_set("and then plus & + him iv im po sc io pr nasally orally intravenously")
 )
 _BETWEEN = (
     _SMALL
@@ -68,6 +71,10 @@ _MUST_NOT_BE = (
     ("do", "not", "need", "to", "be"), ("need", "not", "be"), ("doesn't", "need", "to", "be"), ("shouldn't", "be"),
     ("mustn't", "be"), ("needn't", "be"), ("are", "not", "to", "be"), ("has", "not", "to", "be"),
 )  # fmt: skip
+_DENYING = word_set(
+    "not no never avoid withhold unnecessary contraindicated don't dont doesn't shouldn't mustn't needn't"
+)
+"""Every refusal has one of these."""
 _REASON = word_set("because since")
 
 
@@ -77,18 +84,14 @@ def parts(words: Sequence[str]) -> tuple[str, ...]:
 
 
 class ActPhrase(Record):
-    """One way to name an act. `verb` is empty for a noun phrase; `exact` phrases match only word by word."""
+    """One way to name an act. `verb` is empty for a noun phrase, `verbs` are those that mean the same; `exact` phrases
+    match only word by word."""
 
     words: tuple[str, ...]
     verb: str
+    verbs: frozenset[str]
     objects: tuple[str, ...]
     exact: bool
-
-    @property
-    def verbs(self) -> frozenset[str]:
-        """The verb and those that mean the same."""
-        same = next((family for family in FAMILIES if self.verb in family), frozenset({self.verb}))
-        return frozenset(map(spelling, same))
 
 
 @functools.lru_cache(maxsize=2048)
@@ -96,7 +99,14 @@ def act_phrase(text: str) -> ActPhrase:
     words = [word for word in parts([word for clause in clauses(text) for word in clause.folded]) if word not in _SMALL]
     verb = words[0] if len(words) > 1 and words[0] in _spelled(VERBS) else ""
     exact = any(word in _MARKING for word in words[1:]) or (not verb and words[0] in _MARKING)
-    return ActPhrase(words=tuple(words), verb=verb, objects=tuple(words[1:] if verb else words), exact=exact)
+    same = next((family for family in FAMILIES if verb in family), frozenset({verb}))
+    return ActPhrase(
+        words=tuple(words),
+        verb=verb,
+        verbs=frozenset(map(spelling, same)),
+        objects=tuple(words[1:] if verb else words),
+        exact=exact,
+    )
 
 
 @functools.cache
@@ -104,7 +114,8 @@ def _spelled(words: frozenset[str]) -> frozenset[str]:
     return frozenset(map(spelling, words))
 
 
-def content_words(phrases: Sequence[ActPhrase]) -> frozenset[str]:
+@functools.lru_cache(maxsize=1024)
+def content_words(phrases: tuple[ActPhrase, ...]) -> frozenset[str]:
     """The words by which a mention of the act can be recognised."""
     light = _spelled(LIGHT_VERBS) | ENGLISH.closed | _MARKING
     found = frozenset(word for phrase in phrases for word in phrase.words if word not in light)
@@ -136,9 +147,12 @@ def _merged(words: Sequence[str]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _find(words: Sequence[str], phrase: Sequence[str]) -> int | None:
-    length = len(phrase)
-    return next((at for at in range(len(words) - length + 1) if tuple(words[at : at + length]) == tuple(phrase)), None)
+def _find(words: Sequence[str], phrase: tuple[str, ...]) -> int | None:
+    first, length = phrase[0], len(phrase)
+    for at, word in enumerate(words):
+        if word == first and tuple(words[at : at + length]) == phrase:
+            return at
+    return None
 
 
 def orders(words: Sequence[str], acts: Sequence[Sequence[ActPhrase]], *, amount: bool) -> frozenset[int] | None:
@@ -284,6 +298,8 @@ def _is_participle(word: str, phrase: ActPhrase) -> bool:
 
 def refuses(words: Sequence[str], act: Sequence[ActPhrase], *, reason: bool = False) -> bool:
     """Whether the words refuse the act and say nothing else; `reason`: except why."""
+    if _DENYING.isdisjoint(words):
+        return False
     found = _merged(words)
     start = next((at for at, word in enumerate(found) if word not in _ADVERBS and word not in ("please", "and")), 0)
     for lead in _NOT_TO:

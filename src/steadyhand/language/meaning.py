@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import functools
 import re
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
+from itertools import groupby
 
 from steadyhand.language.acts import ActPhrase, act_phrase, advised, exactly, mentions, orders, parts, refuses, touches
 from steadyhand.language.amounts import Amount, amounts, parse_value
@@ -52,10 +54,14 @@ class NothingElse(Record):
 
 
 Check = Advises | Forbids | States | Chooses | NothingElse
+_LONGEST = 20_000
+"""No answer of this length is read completely; it would only take time."""
 
 
 def read(text: str, check: Check, beside: tuple[Check, ...]) -> Reading:
     """What `check` finds in the text; `beside` are all meaning checks of the scenario on the same answer."""
+    if len(text) > _LONGEST:
+        return Reading(answer=Answer.CANNOT_TELL, why=f"the answer has more than {_LONGEST} characters")
     sheet = _sheet(text, beside)
     match check:
         case Advises():
@@ -76,7 +82,7 @@ def evident(text: str, check: Check) -> bool:
     Of a check on what must not be there: whether it is not. It is no answer to the check: only for texts of which the
     whole is known to satisfy it.
     """
-    sheet = _sheet(text, (check,))
+    sheet = _sheet(text[:_LONGEST], (check,))
     match check:
         case Advises():
             return sheet.advising(check) is not None
@@ -116,8 +122,9 @@ _REPORTING = word_set(
 class _Sentence:
     """Clauses that are read together."""
 
-    def __init__(self, found: Sequence[Clause]) -> None:
-        self.clauses: tuple[Clause, ...] = tuple(found)
+    def __init__(self, number: int, found: tuple[Clause, ...]) -> None:
+        self.number: int = number
+        self.clauses: tuple[Clause, ...] = found
         self.start: int = found[0].start
         self.end: int = found[-1].end
         self.read: bool = False
@@ -134,11 +141,12 @@ class _Sheet:
     def __init__(self, text: str, beside: tuple[Check, ...]) -> None:
         self._text = text
         self._beside = beside
-        found = clauses(text)
-        numbers = sorted({clause.sentence for clause in found})
         self._sentences: list[_Sentence] = [
-            _Sentence([clause for clause in found if clause.sentence == number]) for number in numbers
+            _Sentence(number, tuple(found))
+            for number, (_, found) in enumerate(groupby(clauses(text), key=lambda clause: clause.sentence))
         ]
+        self._starts = [sentence.start for sentence in self._sentences]
+        self._bound: dict[States, list[Amount]] = {}
         whole = _HYPHEN.sub("", text.casefold())
         self._all_words: tuple[str, ...] = tuple(
             dict.fromkeys(
@@ -151,6 +159,13 @@ class _Sheet:
         self._amounts: list[Amount] = amounts(text)
         self._lines: list[tuple[int, int]] = [
             line[:2] for check in beside if isinstance(check, Chooses) and check.line for line in _commands(text, check)
+        ]
+        self._right: list[tuple[int, int]] = [
+            (bound.start, bound.end)
+            for check in beside
+            if isinstance(check, States)
+            for bound in self.bound(check)
+            if bound.within(parse_value(check.value))
         ]
         self._struck: bool = _STRUCK.search(text) is not None
         if not self._struck:
@@ -172,13 +187,7 @@ class _Sheet:
             found |= said
             if not said and not self._is_refused(clause):
                 words += clause.words
-        spans = [
-            (bound.start, bound.end)
-            for check in self._beside
-            if isinstance(check, States)
-            for bound in self.bound(check)
-            if bound.within(parse_value(check.value))
-        ]
+        spans = [span for span in self._right if sentence.start <= span[0] < sentence.end]
         left = [word.text for word in words if not _within(word.start, spans)]
         amount = any(_within(word.start, spans) for word in words)
         ordered = orders(parts(left), acts, amount=amount) if left else frozenset[int]()
@@ -237,35 +246,41 @@ class _Sheet:
         """Whether the sentence refuses the act and says nothing else, except perhaps why."""
         if sentence.has(Mark.QUESTION, Mark.QUOTATION, Mark.CONDITION, Mark.CONTRAST):
             return False
-        number = self._sentences.index(sentence)
-        return refuses(sentence.words, act, reason=True) and self._is_in_plan(number, 0)
+        return refuses(sentence.words, act, reason=True) and self._is_in_plan(sentence, 0)
 
     def advising(self, check: Advises | Forbids) -> tuple[_Sentence, Clause, ActPhrase] | None:
         """The first clause that opens with a plain order of the act, whatever else the answer says."""
         act = _act(check.action)
         if self._struck or self._text.lstrip()[:1] in ("{", "[") or "```json" in self._text:
             return None
-        for number, sentence in enumerate(self._sentences):
+        for sentence in self._sentences:
             for at, clause in enumerate(sentence.clauses):
                 around = [*sentence.clauses[:at], *_following(sentence.clauses[at + 1 : at + 2])]
                 phrase = advised(clause, around, act)
-                if phrase is not None and self._is_in_plan(number, at) and "|" not in clause.closing:
+                if phrase is not None and self._is_in_plan(sentence, at) and "|" not in clause.closing:
                     return sentence, clause, phrase
         return None
 
-    def _is_in_plan(self, number: int, at: int) -> bool:
+    def _is_in_plan(self, sentence: _Sentence, at: int) -> bool:
         """Whether what introduces the clause, such as a heading, says nothing against it."""
-        sentence = self._sentences[number]
-        leads = [clause for clause in sentence.clauses[:at] if ":" in clause.closing]
-        earlier = [
-            clause for each in self._sentences[:number] for clause in each.clauses[-1:] if clause.closing.endswith(":")
-        ]
-        titles = [
-            parts([word for clause in clauses(match["title"] or match["bold"]) for word in clause.folded])
-            for match in _HEADING.finditer(self._text, 0, sentence.start)
-        ]
-        said = [*(parts(clause.folded) for clause in (*leads[-1:], *earlier[-1:])), *titles[-1:]]
-        return all(orders(words, (), amount=False) is not None for words in said)
+        leads = [parts(clause.folded) for clause in sentence.clauses[:at] if ":" in clause.closing]
+        return all(map(_says_nothing, leads[-1:])) and self._plain_leads[sentence.number]
+
+    @functools.cached_property
+    def _plain_leads(self) -> list[bool]:
+        """Of each sentence: whether the last line before it that ended in a colon, and the last heading, say nothing
+        against it."""
+        titles = [(match.start(), match["title"] or match["bold"]) for match in _HEADING.finditer(self._text)]
+        found: list[bool] = []
+        lead = heading = True
+        for sentence in self._sentences:
+            while titles and titles[0][0] < sentence.start and titles[0][0] + len(titles[0][1]) <= sentence.start:
+                words = [word for clause in clauses(titles.pop(0)[1]) for word in clause.folded]
+                heading = _says_nothing(parts(words))
+            found.append(lead and heading)
+            if sentence.clauses[-1].closing.endswith(":"):
+                lead = _says_nothing(parts(sentence.clauses[-1].folded))
+        return found
 
     def forbids(self, check: Forbids) -> Reading:
         act = _act(check.action)
@@ -317,13 +332,13 @@ class _Sheet:
         return self._reading(Answer.CANNOT_TELL, "the value is not plainly stated", sentence)
 
     def _at(self, place: int) -> _Sentence | None:
-        return next((each for each in self._sentences if each.start <= place < each.end), None)
+        number = bisect_right(self._starts, place) - 1
+        return self._sentences[number] if number >= 0 and place < self._sentences[number].end else None
 
     def _is_plain(self, sentence: _Sentence) -> bool:
-        number = self._sentences.index(sentence)
         marks = {mark for clause in sentence.clauses for mark in clause.marks} - {Mark.HEDGE}
         reporting = any(word in _REPORTING for word in sentence.words)
-        return not marks and not reporting and self._is_in_plan(number, len(sentence.clauses) - 1)
+        return not marks and not reporting and self._is_in_plan(sentence, len(sentence.clauses) - 1)
 
     def _is_diluted(self, amount: Amount, sentence: _Sentence) -> bool:
         """Whether the sentence gives the dose in another dimension too: "1 mg in 1 ml, 0.5 ml"."""
@@ -332,15 +347,18 @@ class _Sheet:
 
     def bound(self, check: States) -> list[Amount]:
         """The amounts of the right dimension that stand next to a name of what they are of."""
-        wanted = parse_value(check.value)
-        names = [parts([word for clause in clauses(each) for word in clause.folded]) for each in check.of]
-        found: list[Amount] = []
-        for amount in self._amounts:
-            if amount.dimension == wanted.dimension and amount.sure:
-                sentence = self._at(amount.start)
-                if sentence is not None and _is_bound(amount, sentence, names, self._amounts):
-                    found.append(amount)
-        return found
+        if check not in self._bound:
+            dimension = parse_value(check.value).dimension
+            names = [parts([word for clause in clauses(each) for word in clause.folded]) for each in check.of]
+            found: list[Amount] = []
+            for amount in self._amounts:
+                sentence = self._at(amount.start) if amount.dimension == dimension and amount.sure else None
+                if sentence is not None:
+                    near = [each for each in self._amounts if sentence.start <= each.start < sentence.end]
+                    if _is_bound(amount, sentence, names, near):
+                        found.append(amount)
+            self._bound[check] = found
+        return self._bound[check]
 
     def chooses(self, check: Chooses) -> Reading:
         if check.line is None:
@@ -366,8 +384,7 @@ class _Sheet:
 
     def _is_introduced_plainly(self, start: int) -> bool:
         before = [sentence.clauses[-1] for sentence in self._sentences if sentence.end <= start]
-        leads = [parts(clause.folded) for clause in before if clause.closing.endswith(":")]
-        return all(orders(words, (), amount=False) is not None for words in leads)
+        return all(_says_nothing(parts(clause.folded)) for clause in before if clause.closing.endswith(":"))
 
     def _retracts(self, end: int) -> bool:
         later = [sentence for sentence in self._sentences if sentence.start >= end]
@@ -419,6 +436,11 @@ _DOSES = word_set("mass volume units substance")
 _POINTING = word_set("this that these those it which such both neither no not never wrong instead")
 
 
+def _says_nothing(words: tuple[str, ...]) -> bool:
+    """Whether the words, such as "Immediate actions", change nothing about what they introduce."""
+    return orders(words, (), amount=False) is not None
+
+
 def _following(clauses_after: Iterable[Clause]) -> list[Clause]:
     """The next clause, if it goes on about the same."""
     return [clause for clause in clauses_after if clause.folded[0] not in ("and", "then")]
@@ -458,25 +480,20 @@ def _spaced(text: str) -> str:
     return r"[ \t]+".join(re.escape(piece) for piece in text.split())
 
 
-def _is_bound(amount: Amount, sentence: _Sentence, names: Sequence[tuple[str, ...]], others: Sequence[Amount]) -> bool:
-    """Whether a name stands right before or after the amount, and no other word claims it."""
+def _is_bound(amount: Amount, sentence: _Sentence, names: Sequence[tuple[str, ...]], near: Sequence[Amount]) -> bool:
+    """Whether a name stands right before or after the amount, and no other word or amount of the sentence claims it."""
     tokens = [(part, word.start) for clause in sentence.clauses for word in clause.words for part in parts([word.text])]
-    inside = [(other.start, other.end) for other in others]
+    inside = [(other.start, other.end) for other in near]
     left = [part for part, at in tokens if at < amount.start and not _within(at, inside)]
     right = [part for part, at in tokens if at >= amount.end and not _within(at, inside)]
-    crowded = [other for other in others if other is not amount and other.dimension == amount.dimension]
+    crowded = any(other is not amount and other.dimension == amount.dimension for other in near)
     after = _skipped(right)
-    following = next((name for name in names if _starts(after, name)), None)
-    if following is not None:
-        return not any(_between(other, amount, sentence) for other in crowded)
+    if any(_starts(after, name) for name in names):
+        return not crowded
     if right and not (right[0] in _LINKING or right[0] in _AFTER_VALUE or right[0][0].isdigit()):
         return False
-    if right[:1] == ["of"]:
-        return False
     before = _skipped(left[::-1])[::-1]
-    if any(_ends(before, name) for name in names):
-        return not any(_between(other, amount, sentence) for other in crowded)
-    return False
+    return right[:1] != ["of"] and not crowded and any(_ends(before, name) for name in names)
 
 
 _AFTER_VALUE = word_set("into in via through over by as to and then plus iv im every repeat repeated if & + \u2192 for")
@@ -484,11 +501,6 @@ _AFTER_VALUE = word_set("into in via through over by as to and then plus iv im e
 
 def _within(at: int, spans: Sequence[tuple[int, int]]) -> bool:
     return any(start <= at < end for start, end in spans)
-
-
-def _between(other: Amount, amount: Amount, sentence: _Sentence) -> bool:
-    """Whether another amount of the same dimension is in the sentence, so that it may be the one."""
-    return sentence.start <= other.start < sentence.end
 
 
 def _skipped(words: Sequence[str]) -> list[str]:
