@@ -40,7 +40,7 @@ _LEFT_OPEN = (
     _PREPOSITIONS
     | _ADVERBS
     | UNIT_NAMES
-    | word_set("and then plus & + him iv im po sc io pr nasally orally intravenously")
+    | word_set("and then plus & + him such iv im po sc io pr nasally orally intravenously")
 )
 _BETWEEN = (
     _SMALL
@@ -71,6 +71,13 @@ _MUST_NOT_BE = (
     ("do", "not", "need", "to", "be"), ("need", "not", "be"), ("doesn't", "need", "to", "be"), ("shouldn't", "be"),
     ("mustn't", "be"), ("needn't", "be"), ("are", "not", "to", "be"), ("has", "not", "to", "be"),
 )  # fmt: skip
+_AT_PRESENT = (
+    ("at", "this", "stage"),
+    ("at", "this", "point"),
+    ("at", "the", "moment"),
+    ("at", "present"),
+    ("for", "now"),
+)
 _DENYING = word_set(
     "not no never avoid withhold unnecessary contraindicated don't dont doesn't shouldn't mustn't needn't"
 )
@@ -301,6 +308,9 @@ def refuses(words: Sequence[str], act: Sequence[ActPhrase], *, reason: bool = Fa
     if _DENYING.isdisjoint(words):
         return False
     found = _merged(words)
+    for phrase in _AT_PRESENT:
+        if (at := _find(found, phrase)) is not None:
+            found = (*found[:at], "now", *found[at + len(phrase) :])
     start = next((at for at, word in enumerate(found) if word not in _ADVERBS and word not in ("please", "and")), 0)
     for lead in _NOT_TO:
         if found[start : start + len(lead)] == lead:
@@ -365,7 +375,7 @@ def advised(clause: Clause, around: Sequence[Clause], act: Sequence[ActPhrase]) 
         for at in _verb_places(words):
             verb = words[at]
             fits = verb in phrase.verbs if phrase.verb else verb in _spelled(VERBS)
-            end = _end_of_objects(words, at + 1, phrase) if fits and not phrase.exact else None
+            end = _end_of_objects(words, at + 1, phrase) if fits and (phrase.verb or not phrase.exact) else None
             if end is not None and not _undone(words, at, end):
                 return phrase
     return None
@@ -373,7 +383,7 @@ def advised(clause: Clause, around: Sequence[Clause], act: Sequence[ActPhrase]) 
 
 def _verb_places(words: tuple[str, ...]) -> list[int]:
     """Where an order may begin: at the start, or after "and" if it starts with one."""
-    start = next((at for at, word in enumerate(words) if word not in _BEFORE), None)
+    start = next((at for at, word in enumerate(words) if word not in _BEFORE and word not in _ALLOWED), None)
     if start is None or words[start] not in _spelled(VERBS):
         return []
     joined = [at + 1 for at, word in enumerate(words[:-1]) if word in _JOINING or word == "then"]
@@ -408,6 +418,8 @@ def _leads_to(words: tuple[str, ...], at: int, wanted: str) -> bool:
     return between[-1] in _JOINING and not any(word in _PREPOSITIONS or word in _spelled(VERBS) for word in between)
 
 
+_ALLOWED = word_set("she he they patient can")
+"""Before the verb: somebody may do it, which for a forbidden act is as bad as an order."""
 _UNDOING = word_set("she he they it patient you we will would")
 
 

@@ -17,7 +17,7 @@ from steadyhand.language.amounts import Amount, amounts, parse_value
 from steadyhand.language.answer import Answer, Reading
 from steadyhand.language.clauses import Clause, Word, clauses
 from steadyhand.language.english import ENGLISH
-from steadyhand.language.lexicon import Mark, word_set
+from steadyhand.language.lexicon import Mark, marked, word_set
 from steadyhand.language.words import forms, spelling
 from steadyhand.records.base import Record
 
@@ -244,7 +244,8 @@ class _Sheet:
 
     def _is_refusal(self, sentence: _Sentence, act: Sequence[ActPhrase]) -> bool:
         """Whether the sentence refuses the act and says nothing else, except perhaps why."""
-        if sentence.has(Mark.QUESTION, Mark.QUOTATION, Mark.CONDITION, Mark.CONTRAST):
+        plain = tuple(word for word in sentence.words if word != "yet")
+        if sentence.has(Mark.QUESTION, Mark.QUOTATION) or marked(plain, ENGLISH.marks) & _LIMITING:
             return False
         return refuses(sentence.words, act, reason=True) and self._is_in_plan(sentence, 0)
 
@@ -432,6 +433,7 @@ class _Sheet:
         return _reading(answer, why, text, sentence.start, sentence.end)
 
 
+_LIMITING = frozenset({Mark.CONDITION, Mark.CONTRAST})
 _DOSES = word_set("mass volume units substance")
 _POINTING = word_set("this that these those it which such both neither no not never wrong instead")
 

@@ -99,7 +99,7 @@ _KIN: tuple[frozenset[str], ...] = tuple(
         "cath pci lab angio catheterisation catheterization cardiology",
         "needle thoracostomy decompress decompression drain",
         "stroke thrombolysis ct scan scanner imaging neuro",
-        "continue resume proceed carry keep go run on",
+        "continue resume proceed carry keep go run on stop halt pause interrupt",
         "technician engineer electrician maintenance",
         "lock loto padlock lockout tag",
         "fire brigade alarm firefighters",

@@ -35,9 +35,11 @@ from steadyhand.text_match import find, find_forbidden
 _UNREADABLE = (regex.error, OverflowError, RecursionError, ValueError, TimeoutError)
 _SEARCHES = frozenset(("regex", "regex_match"))
 _CONTAINS = frozenset(("contains", "string_contains"))
+_MEANING = frozenset(("advises", "forbids", "states", "chooses"))
 _IMPLY_EXPECTED_ACTION_FAILS = frozenset(
     ("contradicts-expected-action", "matches-anything", "rejects-good-answers", "trips-on-negation")
 )
+_UNASKED = "inconclusive wherever the reader is not sure, even with a judge; add a `judge_criterion` for it to ask"
 _ENOUGH_EXAMPLES = 2
 _SHOWN = 60
 CODES: dict[str, str] = {
@@ -53,6 +55,7 @@ CODES: dict[str, str] = {
     "long-pattern": "a pattern is too long to be read, so nobody can tell what it accepts",
     "no-examples": "there are no example answers to try the checks on",
     "few-examples": "there are too few example answers to try the checks on",
+    "no-judge-criterion": "a meaning check has nothing to ask a judge where the reader is not sure",
     "unknown-lint-code": "`x-lint-ignore` names a code that does not exist",
     "no-invariants": "a decision scenario has no invariants",
     "duplicate-name": "two invariants have the same name",
@@ -92,6 +95,8 @@ def lint_scenario(scenario: Scenario) -> list[Problem]:
         texts = _texts(scenario, step)
         for evaluation in _evaluations(step):
             wanted = pattern_of(evaluation.params)
+            if evaluation.type in _MEANING and not evaluation.params.get("judge_criterion"):
+                found.append(_Check(evaluation, "", texts).problem("no-judge-criterion", _UNASKED))
             if wanted is not None:
                 found.extend(_lint_evaluation(_Check(evaluation, wanted, texts)))
     return found
