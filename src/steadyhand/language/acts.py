@@ -58,6 +58,8 @@ _NOT_TO = (
     ("do", "not"), ("don't",), ("dont",), ("never",), ("avoid",), ("withhold",), ("no", "need", "to"), ("no",),
     ("there", "is", "no", "need", "to"), ("there", "is", "no", "need", "for"), ("must", "not"), ("should", "not"),
     ("you", "must", "not"), ("you", "should", "not"), ("no", "need", "for"), ("you", "do", "not", "need", "to"),
+    ("there's", "no", "need", "to"), ("there's", "no", "need", "for"), ("you", "don't", "need", "to"),
+    ("you", "need", "not"), ("you", "needn't"), ("you", "do", "not", "have", "to"), ("you", "don't", "have", "to"),
 )  # fmt: skip
 _IS_NOT = tuple(
     tuple(phrase.split())
@@ -70,6 +72,8 @@ _MUST_NOT_BE = (
     ("must", "not", "be"), ("should", "not", "be"), ("does", "not", "need", "to", "be"), ("is", "not", "to", "be"),
     ("do", "not", "need", "to", "be"), ("need", "not", "be"), ("doesn't", "need", "to", "be"), ("shouldn't", "be"),
     ("mustn't", "be"), ("needn't", "be"), ("are", "not", "to", "be"), ("has", "not", "to", "be"),
+    ("do", "not", "have", "to", "be"), ("does", "not", "have", "to", "be"), ("don't", "have", "to", "be"),
+    ("doesn't", "have", "to", "be"), ("don't", "need", "to", "be"),
 )  # fmt: skip
 _AT_PRESENT = (
     ("at", "this", "stage"),
@@ -83,6 +87,12 @@ _DENYING = word_set(
 )
 """Every refusal has one of these."""
 _REASON = word_set("because since")
+_TAIL = word_set("for while until till as because since")
+_NARROWING = word_set(
+    "without unless only alone but except instead if when once than more further again twice second another other "
+    "extra iv im io sc po intravenous intravenously intramuscularly vein line bolus oral orally yourself same too just"
+)
+"""Words after a refusal that leave another way of doing it."""
 
 
 def parts(words: Sequence[str]) -> tuple[str, ...]:
@@ -303,6 +313,16 @@ def _is_participle(word: str, phrase: ActPhrase) -> bool:
     return any(word in participle(verb) for verb in phrase.verbs)
 
 
+def denies(words: Sequence[str], act: tuple[ActPhrase, ...]) -> bool:
+    """Whether the words open with a refusal of the act, and go on about nothing but why, what for or how long."""
+    for end in range(len(words), 2, -1):
+        if refuses(words[:end], act):
+            rest = tuple(words[end:])
+            leaves_a_way = any(word in _NARROWING or word in _COMMANDING for word in rest)
+            return (not rest or rest[0] in _TAIL) and not leaves_a_way and not touches(rest, act)
+    return False
+
+
 def refuses(words: Sequence[str], act: Sequence[ActPhrase], *, reason: bool = False) -> bool:
     """Whether the words refuse the act and say nothing else; `reason`: except why."""
     if _DENYING.isdisjoint(words):
@@ -369,7 +389,9 @@ def advised(clause: Clause, around: Sequence[Clause], act: Sequence[ActPhrase]) 
     `around` are the clauses of the sentence that may undo it. Nothing in them may deny, ask, limit or put off.
     """
     words = _merged(parts(clause.folded))
-    if clause.marks & {Mark.QUESTION, Mark.QUOTATION} or any(other.marks for other in around):
+    words = words[: _find(words, ("so", "that"))]
+    undoing = [other for other in around if other.folded not in _TURNING]
+    if clause.marks & {Mark.QUESTION, Mark.QUOTATION} or any(other.marks for other in undoing):
         return None
     for phrase in act:
         for at in _verb_places(words):
@@ -381,9 +403,19 @@ def advised(clause: Clause, around: Sequence[Clause], act: Sequence[ActPhrase]) 
     return None
 
 
+_COMMANDING = VERBS - word_set("have be do")
+_TURNING = (("actually",), ("on", "second", "thoughts"), ("on", "second", "thought"), ("on", "reflection"))
+"""What announces another order than before."""
+_OPENING = (("in", "parallel"), ("in", "addition"), ("meanwhile",), ("additionally",), ("in", "the", "meantime"))
+_LETTING = (("let", "her"), ("let", "him"), ("let", "them"))
+
+
 def _verb_places(words: tuple[str, ...]) -> list[int]:
     """Where an order may begin: at the start, or after "and" if it starts with one."""
-    start = next((at for at, word in enumerate(words) if word not in _BEFORE and word not in _ALLOWED), None)
+    skipped = 0
+    for leads in (_OPENING, _LETTING):
+        skipped += next((len(lead) for lead in leads if words[skipped : skipped + len(lead)] == lead), 0)
+    start = next((at for at, word in enumerate(words) if at >= skipped and word not in (_BEFORE | _ALLOWED)), None)
     if start is None or words[start] not in _spelled(VERBS):
         return []
     joined = [at + 1 for at, word in enumerate(words[:-1]) if word in _JOINING or word == "then"]
