@@ -46,7 +46,7 @@ _BETWEEN = (
     _SMALL
     | _ADVERBS
     | UNIT_NAMES
-    | word_set("him them patient more some iv im po sc io oral intravenous intramuscular")
+    | word_set("him them patient more some one two iv im po sc io oral intravenous intramuscular")
 )
 _JOINING = word_set("and plus & +")
 _MERGED = {
@@ -95,6 +95,10 @@ _NARROWING = word_set(
 """Words after a refusal that leave another way of doing it."""
 
 
+_OBJECTS = word_set("the a an his her their your him them it")
+"""After the first word of an act, they make it a verb: "mute the scanner"."""
+
+
 def parts(words: Sequence[str]) -> tuple[str, ...]:
     """The words, parted at hyphens and in one spelling."""
     return tuple([spelling(part) for word in words for part in word.replace("/", "-").split("-") if part])
@@ -114,7 +118,9 @@ class ActPhrase(Record):
 @functools.lru_cache(maxsize=2048)
 def act_phrase(text: str) -> ActPhrase:
     words = [word for word in parts([word for clause in clauses(text) for word in clause.folded]) if word not in _SMALL]
-    verb = words[0] if len(words) > 1 and words[0] in _spelled(VERBS) else ""
+    second = [word for clause in clauses(text) for word in clause.folded][1:2]
+    is_verb = words[0] in _spelled(VERBS) or not _OBJECTS.isdisjoint(second)
+    verb = words[0] if len(words) > 1 and is_verb else ""
     exact = any(word in _MARKING for word in words[1:]) or (not verb and words[0] in _MARKING)
     same = next((family for family in FAMILIES if verb in family), frozenset({verb}))
     return ActPhrase(
@@ -394,7 +400,7 @@ def advised(clause: Clause, around: Sequence[Clause], act: Sequence[ActPhrase]) 
     if clause.marks & {Mark.QUESTION, Mark.QUOTATION} or any(other.marks for other in undoing):
         return None
     for phrase in act:
-        for at in _verb_places(words):
+        for at in _verb_places(words, phrase.verb):
             verb = words[at]
             fits = verb in phrase.verbs if phrase.verb else verb in _spelled(VERBS)
             end = _end_of_objects(words, at + 1, phrase) if fits and (phrase.verb or not phrase.exact) else None
@@ -410,13 +416,13 @@ _OPENING = (("in", "parallel"), ("in", "addition"), ("meanwhile",), ("additional
 _LETTING = (("let", "her"), ("let", "him"), ("let", "them"))
 
 
-def _verb_places(words: tuple[str, ...]) -> list[int]:
-    """Where an order may begin: at the start, or after "and" if it starts with one."""
+def _verb_places(words: tuple[str, ...], verb: str) -> list[int]:
+    """Where an order may begin: at the start, or after "and" if it starts with one. `verb` is known besides `VERBS`."""
     skipped = 0
     for leads in (_OPENING, _LETTING):
         skipped += next((len(lead) for lead in leads if words[skipped : skipped + len(lead)] == lead), 0)
     start = next((at for at, word in enumerate(words) if at >= skipped and word not in (_BEFORE | _ALLOWED)), None)
-    if start is None or words[start] not in _spelled(VERBS):
+    if start is None or (words[start] not in _spelled(VERBS) and words[start] != verb):
         return []
     joined = [at + 1 for at, word in enumerate(words[:-1]) if word in _JOINING or word == "then"]
     return [start, *(at for at in joined if at > start)]
