@@ -25,12 +25,13 @@ _BEFORE = (
     _SMALL
     | _ADVERBS
     | word_set(
-        "and please you we staff team everyone must should need needs have has to so ok okay yes & + \u2192 > "
+        "and please you we staff team everyone must should need needs have has to so ok okay yes & + \u2192 "
         "plan order orders action actions treatment management step steps priority answer decision recommendation "
         "1 2 3 4 5 6 7 8 9"
     )
 )
 _AFTER = _SMALL | _ADVERBS | word_set("and & + \u2192 him them patient into in with on at via through please here")
+_LABELS = word_set("step priority order action")
 _SUBJECTS = word_set("you we staff team everyone")
 _AUXILIARIES = word_set("must should need needs have has")
 _OBLIGED = word_set("must should to")
@@ -188,7 +189,8 @@ def orders(words: Sequence[str], acts: Sequence[Sequence[ActPhrase]], *, amount:
     if exact:
         return exact
     if all(word in _BEFORE for word in found):
-        return frozenset()
+        plain = _is_plain_opening(found) and (found[0] in _LABELS or not any(word.isdigit() for word in found))
+        return frozenset() if plain else None
     passive = _passive(found, acts)
     if passive:
         return passive

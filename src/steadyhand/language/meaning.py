@@ -120,6 +120,10 @@ def _act(action: tuple[str, ...]) -> tuple[ActPhrase, ...]:
 _HYPHEN = re.compile(r"(?<=\w)[-\u2010\u2011](?=\w)")
 _PLAIN_WORD = re.compile(r"[^\W_]+")
 _STRUCK = re.compile(r"~~|<(?:del|s|strike)\b", re.IGNORECASE)
+_OPEN_ENDED = re.compile(
+    r"""[?\u2026\uff1f"\u201c\u201d\u201e\u00ab\u00bb\u2018]|\.\.\.|(?<!\w)['\u2019]|['\u2019](?!\w)"""
+)
+"""Questions, ellipses and quotation marks, wherever they stand."""
 _HEADING = re.compile(r"^\s*(?:#{1,6}\s+(?P<title>.+)|[*_]{2,3}(?P<bold>[^*_\n]+)[*_]{2,3}:?)\s*$", re.MULTILINE)
 _LINKING = word_set(
     "of dose dosed at a the iv im io sc po intramuscular intramuscularly intravenous intravenously i.m i.v now stat"
@@ -182,6 +186,10 @@ class _Sheet:
         if not self._struck:
             for sentence in self._sentences:
                 self._read(sentence)
+            for match in _OPEN_ENDED.finditer(text) if not _is_json(text) else ():
+                number = max(0, bisect_right(self._starts, match.start()) - 1)
+                for sentence in self._sentences[number : number + 1]:
+                    sentence.read = False
 
     def _read(self, sentence: _Sentence) -> None:
         if any(start <= sentence.start and sentence.end <= end for start, end in self._lines):
@@ -272,7 +280,7 @@ class _Sheet:
     def advising(self, check: Advises | Forbids) -> tuple[_Sentence, Clause, ActPhrase] | None:
         """The first clause that opens with a plain order of the act, whatever else the answer says."""
         act = _act(check.action)
-        if self._struck or self._text.lstrip()[:1] in ("{", "[") or "```json" in self._text:
+        if self._struck or _is_json(self._text):
             return None
         for sentence in self._sentences:
             for at, clause in enumerate(sentence.clauses):
@@ -466,6 +474,10 @@ def _may_mean(words: tuple[str, ...], act: tuple[ActPhrase, ...]) -> bool:
 
 _DOSES = word_set("mass volume units substance")
 _POINTING = word_set("this that these those it which such both neither no not never wrong instead")
+
+
+def _is_json(text: str) -> bool:
+    return text.lstrip()[:1] in ("{", "[") or "```json" in text
 
 
 def _says_nothing(words: tuple[str, ...]) -> bool:

@@ -338,3 +338,26 @@ def test_what_a_growing_text_shows():
 def test_any_text_is_read(text):
     for check in ALL:
         read(text, check, ALL)
+
+
+READ = "Give adrenaline 0.5 mg now. Call an ambulance."
+ADDED = (
+    "Tomorrow.|If needed.|Not yet.|Ignore this.|Then stop.|That is the old protocol.|After lunch.|Twice.|Leave it"
+    " to the GP.|No.|Wait.|Half of it.|x10|Up to 5 mg.|In the left arm.|FALSE|[cancelled]|lol|0|5|10 "
+    "mg|IV|orally|then potassium|or wait|to the dog|in 2 h|by the patient|?|...|\u274c|to nobody|hold|stop|cancel|and "
+    "avoid|not now|in theory|for practice|pending|under no circumstances"
+).split("|")
+BEFORE = (
+    "Do not|Never|If she worsens,|Perhaps|They said:|Wrong:|Myth:|Later:|You could|Should you|Only|Ask someone "
+    "to|Let the GP|Example:|Before you|To|Pretend to|Wait, then|Nobody should|He can|She may|They will|I will|How"
+    " to|Whether to|It is wrong to|Rather than|Try to|Cancelled:|\"|'|<!--|~~"
+).split("|")
+
+
+def test_whatever_is_added_to_an_answer_that_was_read_keeps_it_from_passing():
+    assert verdict(READ, ALL) is YES
+    changed = [READ.rstrip(".") + joint + added for added in ADDED for joint in (". ", " ", "\n", ", ", " (")]
+    changed += [READ.replace("now.", f"now {added}", 1) for added in ADDED if added not in ("?", "...")]
+    changed += [f"{before}{joint}{READ}" for before in BEFORE for joint in (" ", "\n", "\n- ")]
+    changed += [READ.replace("Call", f"{before} call", 1) for before in BEFORE]
+    assert [answer for answer in changed if verdict(answer, ALL) is YES] == []
