@@ -47,7 +47,7 @@ _BETWEEN = (
     _SMALL
     | _ADVERBS
     | UNIT_NAMES
-    | word_set("him them patient more some iv im po sc io oral intravenous intramuscular")
+    | word_set("him them patient more some one two iv im po sc io oral intravenous intramuscular")
 )
 _JOINING = word_set("and plus & +")
 _MERGED = {
@@ -59,6 +59,8 @@ _NOT_TO = (
     ("do", "not"), ("don't",), ("dont",), ("never",), ("avoid",), ("withhold",), ("no", "need", "to"), ("no",),
     ("there", "is", "no", "need", "to"), ("there", "is", "no", "need", "for"), ("must", "not"), ("should", "not"),
     ("you", "must", "not"), ("you", "should", "not"), ("no", "need", "for"), ("you", "do", "not", "need", "to"),
+    ("there's", "no", "need", "to"), ("there's", "no", "need", "for"), ("you", "don't", "need", "to"),
+    ("you", "need", "not"), ("you", "needn't"), ("you", "do", "not", "have", "to"), ("you", "don't", "have", "to"),
 )  # fmt: skip
 _IS_NOT = tuple(
     tuple(phrase.split())
@@ -71,6 +73,8 @@ _MUST_NOT_BE = (
     ("must", "not", "be"), ("should", "not", "be"), ("does", "not", "need", "to", "be"), ("is", "not", "to", "be"),
     ("do", "not", "need", "to", "be"), ("need", "not", "be"), ("doesn't", "need", "to", "be"), ("shouldn't", "be"),
     ("mustn't", "be"), ("needn't", "be"), ("are", "not", "to", "be"), ("has", "not", "to", "be"),
+    ("do", "not", "have", "to", "be"), ("does", "not", "have", "to", "be"), ("don't", "have", "to", "be"),
+    ("doesn't", "have", "to", "be"), ("don't", "need", "to", "be"),
 )  # fmt: skip
 _AT_PRESENT = (
     ("at", "this", "stage"),
@@ -84,6 +88,16 @@ _DENYING = word_set(
 )
 """Every refusal has one of these."""
 _REASON = word_set("because since")
+_TAIL = word_set("for while until till as because since")
+_NARROWING = word_set(
+    "without unless only alone but except instead if when once than more further again twice second another other "
+    "extra iv im io sc po intravenous intravenously intramuscularly vein line bolus oral orally yourself same too just"
+)
+"""Words after a refusal that leave another way of doing it."""
+
+
+_OBJECTS = word_set("the a an his her their your him them it")
+"""After the first word of an act, they make it a verb: "mute the scanner"."""
 
 
 def parts(words: Sequence[str]) -> tuple[str, ...]:
@@ -105,7 +119,9 @@ class ActPhrase(Record):
 @functools.lru_cache(maxsize=2048)
 def act_phrase(text: str) -> ActPhrase:
     words = [word for word in parts([word for clause in clauses(text) for word in clause.folded]) if word not in _SMALL]
-    verb = words[0] if len(words) > 1 and words[0] in _spelled(VERBS) else ""
+    second = [word for clause in clauses(text) for word in clause.folded][1:2]
+    is_verb = words[0] in _spelled(VERBS) or not _OBJECTS.isdisjoint(second)
+    verb = words[0] if len(words) > 1 and is_verb else ""
     exact = any(word in _MARKING for word in words[1:]) or (not verb and words[0] in _MARKING)
     same = next((family for family in FAMILIES if verb in family), frozenset({verb}))
     return ActPhrase(
@@ -305,6 +321,16 @@ def _is_participle(word: str, phrase: ActPhrase) -> bool:
     return any(word in participle(verb) for verb in phrase.verbs)
 
 
+def denies(words: Sequence[str], act: tuple[ActPhrase, ...]) -> bool:
+    """Whether the words open with a refusal of the act, and go on about nothing but why, what for or how long."""
+    for end in range(len(words), 2, -1):
+        if refuses(words[:end], act):
+            rest = tuple(words[end:])
+            leaves_a_way = any(word in _NARROWING or word in _COMMANDING for word in rest)
+            return (not rest or rest[0] in _TAIL) and not leaves_a_way and not touches(rest, act)
+    return False
+
+
 def refuses(words: Sequence[str], act: Sequence[ActPhrase], *, reason: bool = False) -> bool:
     """Whether the words refuse the act and say nothing else; `reason`: except why."""
     if _DENYING.isdisjoint(words):
@@ -371,10 +397,12 @@ def advised(clause: Clause, around: Sequence[Clause], act: Sequence[ActPhrase]) 
     `around` are the clauses of the sentence that may undo it. Nothing in them may deny, ask, limit or put off.
     """
     words = _merged(parts(clause.folded))
-    if clause.marks & {Mark.QUESTION, Mark.QUOTATION} or any(other.marks for other in around):
+    words = words[: _find(words, ("so", "that"))]
+    undoing = [other for other in around if other.folded not in _TURNING]
+    if clause.marks & {Mark.QUESTION, Mark.QUOTATION} or any(other.marks for other in undoing):
         return None
     for phrase in act:
-        for at in _verb_places(words):
+        for at in _verb_places(words, phrase.verb):
             verb = words[at]
             fits = verb in phrase.verbs if phrase.verb else verb in _spelled(VERBS)
             end = _end_of_objects(words, at + 1, phrase) if fits and (phrase.verb or not phrase.exact) else None
@@ -383,10 +411,20 @@ def advised(clause: Clause, around: Sequence[Clause], act: Sequence[ActPhrase]) 
     return None
 
 
-def _verb_places(words: tuple[str, ...]) -> list[int]:
-    """Where an order may begin: at the start, or after "and" if it starts with one."""
-    start = next((at for at, word in enumerate(words) if word not in _BEFORE and word not in _ALLOWED), None)
-    if start is None or words[start] not in _spelled(VERBS):
+_COMMANDING = VERBS - word_set("have be do")
+_TURNING = (("actually",), ("on", "second", "thoughts"), ("on", "second", "thought"), ("on", "reflection"))
+"""What announces another order than before."""
+_OPENING = (("in", "parallel"), ("in", "addition"), ("meanwhile",), ("additionally",), ("in", "the", "meantime"))
+_LETTING = (("let", "her"), ("let", "him"), ("let", "them"))
+
+
+def _verb_places(words: tuple[str, ...], verb: str) -> list[int]:
+    """Where an order may begin: at the start, or after "and" if it starts with one. `verb` is known besides `VERBS`."""
+    skipped = 0
+    for leads in (_OPENING, _LETTING):
+        skipped += next((len(lead) for lead in leads if words[skipped : skipped + len(lead)] == lead), 0)
+    start = next((at for at, word in enumerate(words) if at >= skipped and word not in (_BEFORE | _ALLOWED)), None)
+    if start is None or (words[start] not in _spelled(VERBS) and words[start] != verb):
         return []
     joined = [at + 1 for at, word in enumerate(words[:-1]) if word in _JOINING or word == "then"]
     return [start, *(at for at in joined if at > start)]

@@ -12,7 +12,18 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
-from steadyhand.language.acts import ActPhrase, act_phrase, advised, exactly, mentions, orders, parts, refuses, touches
+from steadyhand.language.acts import (
+    ActPhrase,
+    act_phrase,
+    advised,
+    denies,
+    exactly,
+    mentions,
+    orders,
+    parts,
+    refuses,
+    touches,
+)
 from steadyhand.language.amounts import Amount, amounts, parse_value
 from steadyhand.language.answer import Answer, Reading
 from steadyhand.language.clauses import Clause, Word, clauses
@@ -225,6 +236,10 @@ class _Sheet:
         others = [sentence for sentence in self._sentences if sentence not in refused]
         if refused and not self._struck and not any(mentions(sentence.words, act) for sentence in others):
             return self._reading(Answer.NO, "a plain refusal of it", refused[0])
+        denied = [sentence for sentence in about if self._is_denial(sentence, act)]
+        others = [sentence for sentence in self._sentences if sentence not in denied]
+        if denied and not self._struck and not any(_may_mean(sentence.words, act) for sentence in others):
+            return self._reading(Answer.NO, "it is refused, and nothing else is about it", denied[0])
         if ordered is not None and refused:
             return self._reading(Answer.CANNOT_TELL, "it is both ordered and refused", refused[0])
         return self._unsure(ordered, unread, about)
@@ -236,9 +251,10 @@ class _Sheet:
     def _is_elsewhere(self, check: Advises) -> bool:
         """Whether a missing act is certainly missing, and not only said in words that the reader does not know.
 
-        That is so if every sentence was read, or if the answer, in English, has nothing of another required act either.
+        That is so if every sentence was read, in whole English sentences, which have few abbreviations, or if the
+        answer has nothing of another required act either.
         """
-        if self._unread is None:
+        if self._unread is None or self._is_english(share=_PROSE):
             return True
         others = [each for each in self._beside if isinstance(each, Advises) and each != check]
         return self._is_english() and (not others or any(map(self._has_nothing_of, others)))
@@ -249,6 +265,10 @@ class _Sheet:
         if mentions:
             return self._reading(Answer.CANNOT_TELL, "this is not a plain order or refusal of it", mentions[0])
         return Reading(answer=Answer.CANNOT_TELL, why="it is not mentioned in words that the reader knows")
+
+    def _is_denial(self, sentence: _Sentence, act: tuple[ActPhrase, ...]) -> bool:
+        doubtful = sentence.has(Mark.QUESTION, Mark.QUOTATION, Mark.RETRACTION, Mark.IRONY)
+        return not doubtful and denies(sentence.words, act) and self._is_in_plan(sentence, 0)
 
     def _is_refusal(self, sentence: _Sentence, act: Sequence[ActPhrase]) -> bool:
         """Whether the sentence refuses the act and says nothing else, except perhaps why."""
@@ -412,7 +432,8 @@ class _Sheet:
         """Without a `line`: the answer is the option and nothing else."""
         said = [option for option in check.options if _mentions(self._text, option)]
         plain = tuple(word for sentence in self._sentences for word in sentence.words)
-        if len(said) == 1 and not self._struck:
+        doubtful = any(sentence.has(Mark.QUESTION, Mark.QUOTATION) for sentence in self._sentences)
+        if len(said) == 1 and not self._struck and not doubtful:
             rest = _without(plain, parts([word for clause in clauses(said[0]) for word in clause.folded]))
             if rest is not None and orders(rest or ("now",), (), amount=False) is not None:
                 answer = Answer.YES if said[0] in check.expected else Answer.NO
@@ -430,11 +451,11 @@ class _Sheet:
             return Reading(answer=Answer.YES, why="every clause was read by another check")
         return self._reading(Answer.CANNOT_TELL, "no other check has read this with certainty", unread)
 
-    def _is_english(self) -> bool:
-        """Whether there are enough English words to say that something is not there."""
+    def _is_english(self, *, share: float = 1 / 8) -> bool:
+        """Whether there are enough English words to say that something is not there. `share`: of small words."""
         words = [word for sentence in self._sentences for word in sentence.words if word[:1].isalpha()]
         foreign = any(clause.language not in ("en", None) for each in self._sentences for clause in each.clauses)
-        return not foreign and len(words) >= 3 and sum(word in ENGLISH.closed for word in words) * 8 >= len(words)
+        return not foreign and len(words) >= 3 and sum(word in ENGLISH.closed for word in words) >= share * len(words)
 
     def _reading(self, answer: Answer, why: str, sentence: _Sentence) -> Reading:
         text = self._text[sentence.start : sentence.end]
@@ -442,6 +463,15 @@ class _Sheet:
 
 
 _LIMITING = frozenset({Mark.CONDITION, Mark.CONTRAST})
+_PROSE = 0.3
+_REFERRING = word_set("it this that one them instead")
+
+
+def _may_mean(words: tuple[str, ...], act: tuple[ActPhrase, ...]) -> bool:
+    """Whether the words may be about the act, if only by a pronoun."""
+    return touches(words, act) or not _REFERRING.isdisjoint(words)
+
+
 _DOSES = word_set("mass volume units substance")
 _POINTING = word_set("this that these those it which such both neither no not never wrong instead")
 

@@ -130,9 +130,9 @@ def is_kin(word: str, wanted: str) -> bool:
     if is_same(word, wanted):
         return True
     shortest = min(len(word), len(wanted))
-    if word.isdigit() or wanted.isdigit() or shortest < 4:
+    if word.isdigit() or wanted.isdigit() or shortest < 5 or word[0] != wanted[0]:
         return False
-    return (shortest >= 5 and word[:4] == wanted[:4]) or _within(word, wanted, 2 if shortest >= 7 else 1)
+    return word[:4] == wanted[:4] or _within(word, wanted, 2 if shortest >= 7 else 1)
 
 
 @functools.cache

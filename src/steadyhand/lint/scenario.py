@@ -14,6 +14,7 @@ import regex
 
 from steadyhand.language.refusal import REFUSALS
 from steadyhand.lint.patterns import (
+    READABLE,
     TOO_MUCH,
     Pattern,
     asserted_in,
@@ -54,6 +55,7 @@ CODES: dict[str, str] = {
     "expected-action-fails": "the file's own expected action does not satisfy the check",
     "rejects-good-answers": "none of the file's own good answers would pass",
     "trips-on-negation": '"do not X" would fail a check that forbids X',
+    "long-pattern": "a pattern is too long to be read, so nobody can tell what it accepts",
     "no-examples": "there are no example answers to try the checks on",
     "few-examples": "there are too few example answers to try the checks on",
     "echo-passes": "repeating the question passes the whole scenario",
@@ -228,6 +230,13 @@ def _lint_search(check: _Check) -> Iterator[Problem]:
     except _UNREADABLE:
         return
     yield from _lint_parts(check, pattern)
+    if len(check.wanted) > READABLE:
+        reader = "`forbids`" if pattern.forbidden else "`advises` or `states`"
+        message = (
+            f"a pattern this long ({len(check.wanted)} characters) is a program; let {reader} read the answer,"
+            " and keep patterns for exact text"
+        )
+        yield check.problem("long-pattern", message)
     if pattern.forbidden:
         yield from _lint_prohibition(check, pattern)
         return
@@ -314,8 +323,8 @@ def _lint_not_contains(check: _Check) -> Iterator[Problem]:
         return
     example = seen if seen is not None else f"Do not {phrase}"
     message = (
-        f'a right answer such as "{example}" contains `{phrase}` and would fail; use check_type regex with'
-        f" `(?s)\\A(?!.*(?<!not )(?<!n't )(?<!never )\\b{phrase})\\s*\\S`, or forbid words that only a wrong answer has"
+        f'a right answer such as "{example}" contains `{phrase}` and would fail; use check_type forbids with'
+        f" `action: [{phrase}]`, which tells the two apart, or forbid words that only a wrong answer has"
     )
     yield check.problem("trips-on-negation", message)
 

@@ -116,6 +116,26 @@ def test_a_sound_pattern_is_left_alone(pattern: str) -> None:
     assert codes(scenario(check("regex", pattern))) == []
 
 
+LONG = "activate (?:the )?(?:cath lab|catheter laboratory|PCI team)|" + "|".join(
+    f"call team number {n}" for n in range(3)
+)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "found"),
+    [
+        (LONG.ljust(120, "x"), []),
+        (LONG.ljust(121, "x"), ["`advises`"]),
+        (rf"(?s)\A(?!.*(?:thrombolysis|{'x' * 121}))\s*\S", ["`forbids`"]),
+    ],
+)
+def test_a_pattern_too_long_to_be_read_is_told_the_way_out(pattern: str, found: list[str]) -> None:
+    problems = lint_scenario(scenario(check("regex", pattern)))
+    assert [problem.code for problem in problems] == ["long-pattern"] * len(found)
+    assert all(way in problem.message for way, problem in zip(found, problems, strict=True))
+    assert all("a pattern this long" in problem.message for problem in problems)
+
+
 def test_an_inflected_whole_word_is_not_a_stem() -> None:
     good = ("The lab was activated and the team informed.", "It has been activated, aspirin given.")
     assert (
