@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from steadyhand.errors import AgentError, PluginError, SteadyhandError
@@ -20,7 +20,8 @@ from steadyhand.ports.services import (
     ToolServer,
 )
 from steadyhand.records.base import UnreadableValue, plain, plain_object
-from steadyhand.records.event import ActionStatus, ActionTaken, Noted, Observed, ServiceCalled
+from steadyhand.records.deed_name import OfferedTool
+from steadyhand.records.event import ActionStatus, ActionTaken, Noted, Observed, ServiceCalled, ToolsOffered
 from steadyhand.runtime.mocks import MockAnswer, MockCall, MockRegistry, MockSource, NoMocks
 from steadyhand.runtime.services import LiveServices, described_by_mocks, methods_of, mocked_method, real_method
 from steadyhand.runtime.values import bounded, run_either
@@ -73,13 +74,22 @@ class AgentRuntime:
 
     async def open(self, trial: TrialContext) -> None:
         """Start the trial, and the services that are started at once; a live trial notes that the scenario's mocks are
-        ignored."""
+        ignored. What can be called is recorded."""
         self._trial = trial
         ignored = len(trial.scenario.setup.mocks)
         if trial.live and ignored:
             message = f"live: {ignored} mock{'s' if ignored > 1 else ''} of the scenario ignored"
             trial.emit(Noted(at_ms=trial.elapsed_ms(), message=message))
+        if trial.shows.acts:
+            trial.emit(ToolsOffered(at_ms=trial.elapsed_ms(), tools=tuple(self._tools())))
         await self._live.start_at_once(trial)
+
+    def _tools(self) -> Iterator[OfferedTool]:
+        """Actions, mocked methods, and real services, whose methods are not known until they are built."""
+        yield from (OfferedTool(name=name) for name in self._actions)
+        if not self._opened().live:
+            yield from (OfferedTool(service=service or "", method=method) for service, method in self._mocked())
+        yield from (OfferedTool(service=name) for name in self._live.provided)
 
     @property
     def actions(self) -> Mapping[str, Action]:
@@ -103,6 +113,9 @@ class AgentRuntime:
             status = "success"
         except ServiceFault as fault:
             content = {"error": str(fault)}
+            raise
+        except asyncio.CancelledError:
+            status = "interrupted"
             raise
         finally:
             took_ms = round((trial.clock.now() - began) * 1000.0, 3)
@@ -174,17 +187,23 @@ class AgentRuntime:
         Raises `PluginError` unless the key names a service and a method.
         """
         self._registered.register(key, function)
+        service, _, method = key.rpartition(".")
+        if (trial := self._trial) is not None:
+            trial.emit(ToolsOffered(at_ms=trial.elapsed_ms(), tools=(OfferedTool(service=service, method=method),)))
 
     async def call(self, service: str, method: str, args: list[Any], named: dict[str, Any]) -> Any:
         return (await self.answer(service, method, args, named)).value
 
-    async def answer(self, service: str, method: str, args: list[Any], named: dict[str, Any]) -> ServiceAnswer:
+    async def answer(
+        self, service: str, method: str, args: list[Any], named: dict[str, Any], *, action_id: str | None = None
+    ) -> ServiceAnswer:
         trial = self._opened()
         call = MockCall(service=service, method=method, args=args, input=named, context=dict(trial.variables))
         at_ms, began = trial.elapsed_ms(), trial.clock.now()
         mock: str | None = None
         result = ServiceAnswer(value=None)
         error: str | None = None
+        status: ActionStatus = "error"
         passed_args: list[Any] = []
         passed_named: dict[str, Any] = {}
         try:
@@ -194,16 +213,17 @@ class AgentRuntime:
                 result, mock = ServiceAnswer(value=answered.value), str(answered.place)
             else:
                 result = await self._real_answer(call)
+            status = "success"
         except ServiceFault as fault:
-            error, mock = str(fault), str(fault.mock) if fault.mock else mock
+            error, mock, status = str(fault), str(fault.mock) if fault.mock else mock, fault.outcome
             raise
         except UnreadableValue as unreadable:
-            passed_args, error = [f"[{unreadable}]"], str(unreadable)
+            passed_args, error, status = [f"[{unreadable}]"], str(unreadable), "invalid"
             raise AgentError(
                 f"{call.name} was called with values that cannot be recorded: {unreadable}"
             ) from unreadable
         except asyncio.CancelledError:
-            error = "interrupted before it answered"
+            error, status = "interrupted before it answered", "interrupted"
             raise
         except Exception as failure:
             error = str(self._noted(failure))
@@ -220,6 +240,8 @@ class AgentRuntime:
                     result=bounded(result.value),
                     error=error,
                     duration_ms=round((trial.clock.now() - began) * 1000.0, 3),
+                    action_id=action_id,
+                    status=None if status in ("success", "error") else status,
                 )
             )
         return result
@@ -244,7 +266,8 @@ class AgentRuntime:
     async def _real_answer(self, call: MockCall) -> ServiceAnswer:
         provided = self._live.provided.get(call.service)
         if provided is None:
-            raise ServiceFault(self._nobody(call), code="SERVICE_NOT_FOUND")
+            offered = not self._opened().live and self._mocks.covers(call.service, call.method)
+            raise _refused(self._nobody(call), "SERVICE_NOT_FOUND", "error" if offered else "rejected")
         service = await self._live.get(call.service, self._opened())
         if isinstance(service, ToolServer):
             return await service.call_tool(call.method, call.args, call.input)
@@ -253,9 +276,9 @@ class AgentRuntime:
         if function is None:
             known = ", ".join(methods) or "none"
             message = f"the service {call.service!r} has no method {call.method!r} (it has: {known})"
-            raise ServiceFault(message, code="METHOD_NOT_FOUND")
+            raise _refused(message, "METHOD_NOT_FOUND", "rejected")
         if (misfit := _misfit(function, call)) is not None:
-            raise ServiceFault(f"{call.name} cannot be called like this: {misfit}", code="BAD_ARGUMENTS")
+            raise _refused(f"{call.name} cannot be called like this: {misfit}", "BAD_ARGUMENTS", "invalid")
         try:
             return ServiceAnswer(value=await run_either(function, *call.args, **call.input))
         except (ServiceFault, SteadyhandError):
@@ -280,6 +303,12 @@ class AgentRuntime:
             f"cannot call {what}: {why}, and no plugin provides the service {call.service!r} "
             f"(mocked here: {mocked or 'nothing'})"
         )
+
+
+def _refused(message: str, code: str, outcome: ActionStatus) -> ServiceFault:
+    fault = ServiceFault(message, code=code)
+    fault.outcome = outcome
+    return fault
 
 
 def _misfit(function: Callable[..., Any], call: MockCall) -> str | None:
