@@ -49,6 +49,8 @@ CODES: dict[str, str] = {
     "expected-action-fails": "the file's own expected action does not satisfy the check",
     "rejects-good-answers": "none of the file's own good answers would pass",
     "trips-on-negation": '"do not X" would fail a check that forbids X',
+    "never-offered": "a check names a tool or service that the agent is not offered",
+    "ambiguous-name": "a check asks for a tool by a name that several have",
     "no-examples": "there are no example answers to try the checks on",
     "few-examples": "there are too few example answers to try the checks on",
     "unknown-lint-code": "`x-lint-ignore` names a code that does not exist",

@@ -18,7 +18,8 @@ from steadyhand.records.event import (
     ServiceCalled,
     TrajectoryStep,
     action_names,
-    without_repeated_actions,
+    offer_of,
+    trajectory_of,
 )
 
 HAPPENED: frozenset[ActionStatus] = frozenset(("success", "error", "unknown"))
@@ -69,24 +70,17 @@ def deeds_of(
 
 
 def deeds_in(events: Sequence[AnyEvent]) -> list[Deed]:
-    """The deeds of a whole trial, as a record has them."""
-    told = without_repeated_actions([event for event in events if type(event) is ActionTaken])
-    steps = [
-        TrajectoryStep(
-            type="action",
-            at_ms=event.at_ms,
-            name=event.name,
-            params=event.params,
-            status=event.status,
-            duration_ms=event.duration_ms,
-            agent=event.agent,
-            id=event.id,
-            names=event.names,
-        )
-        for event in told
-        if type(event) is ActionTaken
+    """The deeds of a whole trial, step by step and turn by turn."""
+    offer = offer_of(events)
+    spans: dict[tuple[int | None, int | None], list[AnyEvent]] = {}
+    for event in events:
+        if type(event) is ActionTaken or type(event) is ServiceCalled:
+            spans.setdefault((event.step, event.turn), []).append(event)
+    return [
+        deed
+        for own in spans.values()
+        for deed in deeds_of(trajectory_of(own), [event for event in own if type(event) is ServiceCalled], offer)
     ]
-    return deeds_of(steps, [event for event in events if type(event) is ServiceCalled])
 
 
 def _joined(actions: Sequence[TrajectoryStep], calls: list[ServiceCalled]) -> dict[int, ServiceCalled]:

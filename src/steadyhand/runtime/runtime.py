@@ -80,9 +80,14 @@ class AgentRuntime:
         if trial.live and ignored:
             message = f"live: {ignored} mock{'s' if ignored > 1 else ''} of the scenario ignored"
             trial.emit(Noted(at_ms=trial.elapsed_ms(), message=message))
-        if trial.shows.acts:
-            trial.emit(ToolsOffered(at_ms=trial.elapsed_ms(), tools=tuple(self._tools())))
         await self._live.start_at_once(trial)
+        if not trial.shows.acts:
+            return
+        tools = [*self._tools()]
+        if trial.shows.served_only:  # all that is seen of such an agent, so it has to be known one by one
+            methods = await self.offered()
+            tools += [OfferedTool(name=each.method, service=each.service, method=each.method) for each in methods]
+        trial.emit(ToolsOffered(at_ms=trial.elapsed_ms(), tools=tuple(tools)))
 
     def _tools(self) -> Iterator[OfferedTool]:
         """Actions, mocked methods, and real services, whose methods are not known until they are built."""

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import msgspec
 from pydantic import Field
 
-from steadyhand.builtin.agents.toolbox import Tool, ToolBox, ToolRefusal, build_toolbox
+from steadyhand.builtin.agents.toolbox import WORKSPACE_TOOLS, Tool, ToolBox, ToolRefusal, build_toolbox
 from steadyhand.errors import LimitExceeded, SetupError
 from steadyhand.plugins.plugin import AgentSettings, Options, read_options
 from steadyhand.ports.agent import EVERYTHING_SEEN, Reply, Shows, TrialContext, Turn
@@ -74,6 +74,7 @@ class RuntimeAgent:
 
     shows: Shows = EVERYTHING_SEEN
     asks_model: ClassVar[str] = "repeatedly"
+    own_tools: ClassVar[tuple[str, ...]] = WORKSPACE_TOOLS
     options: ClassVar[type[Options]] = RuntimeOptions
 
     def __init__(self, settings: AgentSettings) -> None:

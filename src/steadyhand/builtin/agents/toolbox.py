@@ -16,6 +16,7 @@ from steadyhand.records.chat import ToolSpec
 from steadyhand.records.deed_name import OfferedTool
 from steadyhand.records.event import Noted
 
+WORKSPACE_TOOLS = ("read_file", "write_file", "list_files", "run_command")
 _LONGEST = 64
 _ANY_OBJECT: dict[str, Any] = {"type": "object", "properties": {}, "additionalProperties": True}
 COMMAND_TIMEOUT_S = 60.0
