@@ -32,9 +32,7 @@ def lint_names(evaluation: EvaluationSpec, named: Sequence[NamedDeed], offer: Of
 
 def _missing(evaluation: EvaluationSpec, deed: NamedDeed, offer: Offer) -> Problem:
     name = deed.action or ".".join(each for each in (deed.service, deed.method) if each)
-    known = [str(tool) for tool in offer.tools]
-    parts = [part for tool in offer.tools for part in (tool.service, tool.method) if part]
-    near = nearest(name, known) or nearest(name, parts)
+    near = nearest(name, offer.spellings)
     hint = f"; did you mean {near}?" if near else ""
     kind = "tool" if deed.action else "service" if deed.method is None else "method"
     message = f"the agent is offered no {kind} {name} (offered: {shorten(str(offer), _SHOWN)}){hint}"

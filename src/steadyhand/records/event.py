@@ -19,6 +19,8 @@ from steadyhand.records.evaluation import EvaluationResult
 ActionStatus = Literal["success", "error", "rejected", "invalid", "interrupted", "unknown"]
 """How it ended. *rejected*: the tool was not offered, or a limit refused the call; *invalid*: its arguments are not
 JSON or do not fit the schema; *interrupted*: it was cut off; *unknown*: no outcome came back."""
+UNREADABLE = "unreadable_arguments"
+"""The parameter that holds the arguments of a tool call that are not a JSON object."""
 Sight = Literal["seen", "partly_seen", "self_reported", "not_seen"]
 Visible = Literal["actions", "services", "files", "database", "model_calls"]
 VISIBLE: tuple[Visible, ...] = get_args(Visible)

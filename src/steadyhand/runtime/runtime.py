@@ -111,7 +111,7 @@ class AgentRuntime:
             raise AgentError(f"{action} was called with values that cannot be recorded: {unreadable}") from unreadable
         self._performed += 1
         action_id = f"performed-{self._performed}"
-        status: ActionStatus = "error"
+        status: ActionStatus = "error" if action in self._actions else "rejected"
         content: Any = None
         try:
             content = await self._perform(action, params)
@@ -139,7 +139,10 @@ class AgentRuntime:
         return content
 
     async def _perform(self, action: str, params: dict[str, Any]) -> Any:
-        found = self._actions[action]
+        found = self._actions.get(action)
+        if found is None:
+            known = ", ".join(self._actions) or "none"
+            raise ServiceFault(f"there is no action {action!r} (actions: {known})", code="ACTION_NOT_FOUND")
         context = ActionContext(trial=self._opened(), services=self, config=found.config)
         try:
             return await run_either(found.handler, params, context)

@@ -14,7 +14,7 @@ from steadyhand.errors import AgentError
 from steadyhand.ports.agent import Turn
 from steadyhand.records.base import Record
 from steadyhand.records.chat import FINISH_FIELDS, Finish, FinishReason, ToolCall
-from steadyhand.records.event import ActionStatus
+from steadyhand.records.event import UNREADABLE, ActionStatus
 
 _CALL_FORM = "each is {'name': ..., 'arguments': {...}}, or has that under `function` with the arguments as JSON"
 _ROLES = {"human": "user", "ai": "assistant", "AIMessageChunk": "assistant", "function": "tool", "developer": "system"}
@@ -130,7 +130,7 @@ class TurnMessages:
         try:
             params = _params(arguments)
         except ValueError:
-            params, status = {"unreadable_arguments": str(arguments)}, "invalid"
+            params, status = {UNREADABLE: str(arguments)}, "invalid"
         self._add(AgentStep(kind="call", id=id or "", name=name, params=params, status=status, agent=agent))
 
     def result(self, id: str | None, content: Any, *, failed: bool = False, name: str | None = None) -> None:  # noqa: A002 - its name everywhere

@@ -17,7 +17,7 @@ from steadyhand.ports.model import ChatModel
 from steadyhand.ports.services import ServiceFault
 from steadyhand.records.base import plain, shorten
 from steadyhand.records.chat import ChatRequest, ChatResponse, FinishReason, Message, ToolCall
-from steadyhand.records.event import ActionStatus, ActionTaken, Observed, Thought, ToolsOffered
+from steadyhand.records.event import UNREADABLE, ActionStatus, ActionTaken, Observed, Thought, ToolsOffered
 from steadyhand.records.scenario import Character
 from steadyhand.runtime.values import as_text, kept_part
 
@@ -168,7 +168,7 @@ class RuntimeAgent:
         return await self._act(tool, call)
 
     def _not_executed(self, call: ToolCall, status: ActionStatus, why: str) -> str:
-        given = call.arguments if call.raw is None else {"unreadable_arguments": shorten(call.raw, 1000)}
+        given = call.arguments if call.raw is None else {UNREADABLE: shorten(call.raw, 1000)}
         self._record(call, status, {"error": f"not executed: {why}"}, at_ms=self._now(), params=given)
         return f"Error: {why}"
 
@@ -184,6 +184,8 @@ class RuntimeAgent:
             content = await tool.run(call.arguments, action_id)
             answer, status = as_text(content), "success"
         except (ServiceFault, ToolRefusal) as fault:
+            if isinstance(fault, ServiceFault) and tool.offered.service is not None:
+                status = fault.outcome
             content = _fault(fault)
             answer = f"Error: {as_text(content['error'] if len(content) == 1 else content)}"
         except asyncio.CancelledError:

@@ -16,7 +16,7 @@ from steadyhand.ports.evaluator import EvaluationContext
 from steadyhand.records.base import counted
 from steadyhand.records.deed import HAPPENED, Deed
 from steadyhand.records.deed_name import Meaning, Offer, likeness, meaning, plain_name
-from steadyhand.records.event import ActionStatus
+from steadyhand.records.event import UNREADABLE, ActionStatus
 from steadyhand.records.result import ExecutionResult
 from steadyhand.runtime.values import Mismatch, as_list, differs_in_spelling, includes, mismatches
 from steadyhand.spec.validation import nearest
@@ -86,6 +86,14 @@ def is_by(agent: str | None, doer: str | None) -> bool:
     return agent is None or (doer is not None and plain_name(doer) == plain_name(agent))
 
 
+def unknown_outcome(named: Iterable[Deed], params: dict[str, Any], asked: Status | None) -> str | None:
+    """Why a check on how something ended cannot be decided: that is not known of one that was done. None if it is."""
+    if asked not in ("success", "error"):
+        return None
+    open_ended = (deed for deed in named if deed.status in ("unknown", "interrupted") and fits(deed, params, EVERY))
+    return next((f"how {deed.name} ended is unknown" for deed in open_ended), None)
+
+
 class DeedList:
     """The deeds of a step or turn, found by name, and what the agent was offered."""
 
@@ -121,8 +129,8 @@ class DeedList:
         return None
 
     def unoffered(self, names: Iterable[str]) -> str | None:
-        """Why the absence of these deeds proves nothing: one of them was not offered. None if all were or happened, or
-        if it is not known what was offered."""
+        """Why the absence of these deeds proves nothing: one of them was not offered. None if all were, or happened all
+        the same, or if it is not known what was offered."""
         offer = self._offer
         if offer is None:
             return None
@@ -137,7 +145,7 @@ class DeedList:
         return never_offered(missing, offer)
 
     def _happened(self, name: str) -> bool:
-        return any(likeness(name, deed.names) != "no" for deed in self.all)
+        return any(deed.status != "rejected" and likeness(name, deed.names) != "no" for deed in self.all)
 
     @property
     def own_tools_unseen(self) -> bool:
@@ -169,14 +177,17 @@ class DeedList:
         return None
 
     def unseen_arguments(self, alike: Iterable[Deed]) -> str | None:
-        """Why a deed that is `alike` except for its parameters proves nothing: they are not reported. None if they
-        are."""
-        if self._context.shows.arguments or all(any(deed.given) for deed in alike):
+        """Why a deed that is `alike` except for its parameters proves nothing: they are not reported, or cannot be
+        read. None if they are known."""
+        deeds = list(alike)
+        if any(UNREADABLE in deed.params for deed in deeds):
+            return "its parameters are unknown: they are not a JSON object"
+        if self._context.shows.arguments or all(any(deed.given) for deed in deeds):
             return None
         return "its parameters are unknown: the agent's server does not report them"
 
 
 def never_offered(name: str, offer: Offer) -> str:
-    near = nearest(name, [str(tool) for tool in offer.tools])
+    near = nearest(name, offer.spellings)
     hint = f"; did you mean {near}?" if near else ""
     return f"{name} was never offered to the agent (offered: {excerpt(str(offer))}){hint}"

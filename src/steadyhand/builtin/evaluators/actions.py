@@ -22,6 +22,7 @@ from steadyhand.builtin.evaluators.action_match import (
     is_by,
     since_start_ms,
     statuses,
+    unknown_outcome,
 )
 from steadyhand.builtin.evaluators.count_bounds import (
     check_bounds,
@@ -156,6 +157,7 @@ def _unseen(params: TrajectoryContainsActionParams, deeds: DeedList, named: list
     doubt = None if exceeds(count, params.max_count) else deeds.unseen_arguments(alike)
     if doubt is None and not is_settled(count, params.least, params.max_count):
         doubt = deeds.namesake(params.action, params.params, params.counting)
+        doubt = doubt or unknown_outcome(named, params.params, params.status)
     return doubt or (deeds.unoffered([params.action]) if not count and deeds.own_tools_unseen else None)
 
 

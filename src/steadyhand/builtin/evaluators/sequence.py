@@ -19,6 +19,7 @@ from steadyhand.builtin.evaluators.action_match import (
     is_by,
     since_start_ms,
     statuses,
+    unknown_outcome,
 )
 from steadyhand.builtin.evaluators.text import PositiveMilliseconds, excerpt
 from steadyhand.builtin.evaluators.timing import harness_ms
@@ -204,13 +205,13 @@ class _Steps:
         unclear = [text for each in rule.required if (text := self._list.ambiguous(each.action))]
         if unclear:
             return [_Finding("unclear", text) for text in unclear]
-        doubt = self._doubt(rule) or (None if found else self._absence(rule))
+        doubt = self._doubt(rule, broken=bool(found)) or (None if found else self._absence(rule))
         if doubt:
             return [_Finding("undecided", doubt)]
         unoffered = self._list.unoffered(each.action for each in rule.required if not self._named(each, forbids=False))
         return [_Finding(each.kind, f"{each.text}; {unoffered}") for each in found] if unoffered else found
 
-    def _doubt(self, rule: SequenceRule) -> str | None:
+    def _doubt(self, rule: SequenceRule, *, broken: bool) -> str | None:
         """Why neither the rule nor its breach is certain."""
         named = [
             (pattern, self.deeds[number])
@@ -226,10 +227,12 @@ class _Steps:
             return "it is unknown which agent took some of the actions: neither the agent nor its trace says so"
         if unseen := self._list.unseen_arguments(deed for pattern, deed in named if pattern.params):
             return unseen
-        for forbids, patterns in ((False, rule.required), (True, rule.others)):
-            for each in patterns:
-                if namesake := self._list.namesake(each.action, each.params, _counting(each, forbids=forbids)):
-                    return namesake
+        # Another deed could only make good what is missing, or break what was kept.
+        for each in rule.required if broken else rule.others:
+            alike = [self.deeds[number] for number in self._named(each, forbids=not broken)]
+            doubt = self._list.namesake(each.action, each.params, _counting(each, forbids=not broken))
+            if doubt := doubt or unknown_outcome(alike, each.params, each.status):
+                return doubt
         if not self._list.own_tools_unseen:
             return None
         return self._list.unoffered(each.action for each in (*rule.required, *rule.others) if not self._all(each))

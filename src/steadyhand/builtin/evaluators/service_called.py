@@ -20,6 +20,7 @@ from steadyhand.builtin.evaluators.action_match import (
     is_by,
     never_offered,
     statuses,
+    unknown_outcome,
 )
 from steadyhand.builtin.evaluators.count_bounds import (
     check_bounds,
@@ -122,6 +123,11 @@ class ServiceCalledEvaluator:
             )
             if doubt is not None:
                 return inconclusive(f"{message}; {doubt}", evidence=evidence, figures=figures)
+        unasked = params.model_copy(update={"status": "any"})
+        otherwise = [deed for deed in called if not _call_differences(unasked, deed)]
+        doubt = unknown_outcome(otherwise, {}, params.status)
+        if doubt and not is_settled(count, params.least, params.max_count):
+            return inconclusive(f"{message}; {doubt}", evidence=evidence, figures=figures)
         unoffered = None if called else _unoffered(params, result)
         if not in_bounds(count, params.least, params.max_count):
             ground = "presence" if count > params.least else None
