@@ -46,12 +46,11 @@ def _named(scenario: Scenario, registry: Registry) -> Iterator[tuple[EvaluationS
 
 
 def _offer(scenario: Scenario, settings: Settings, registry: Registry) -> Offer | None:
-    """None if the agent is not known, or does nothing but reply."""
-    try:
-        facts = agent_facts(registry.agent(settings.agent(scenario).partition(":")[0]))
-    except SetupError:
-        return None
-    own = facts.own_tools
+    """None if the agent is not known."""
+    kind = settings.agent(scenario).partition(":")[0]
+    if kind not in registry.names("agents"):
+        return None  # it may come from an installed plugin, which is not imported for this
+    own = agent_facts(registry.agent(kind)).own_tools
     setup = scenario.setup
     services = [*registry.names("services"), *(service.name for service in setup.services)]
     if setup.database is not None:

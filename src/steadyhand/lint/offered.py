@@ -32,7 +32,7 @@ def lint_names(evaluation: EvaluationSpec, named: Sequence[NamedDeed], offer: Of
 
 def _missing(evaluation: EvaluationSpec, deed: NamedDeed, offer: Offer) -> Problem:
     name = deed.action or ".".join(each for each in (deed.service, deed.method) if each)
-    near = nearest(name, offer.spellings)
+    near = next((found for names in offer.spellings if (found := nearest(name, names))), None)
     hint = f"; did you mean {near}?" if near else ""
     kind = "tool" if deed.action else "service" if deed.method is None else "method"
     message = f"the agent is offered no {kind} {name} (offered: {shorten(str(offer), _SHOWN)}){hint}"

@@ -210,10 +210,10 @@ class Offer(Record):
         return tuple(name for names in alike if (identity(names).name,) == things for name in names)
 
     @property
-    def spellings(self) -> list[str]:
-        """What a wrong name may have been meant to be: whole names first, then those of services and methods."""
+    def spellings(self) -> tuple[list[str], list[str]]:
+        """What a wrong name may have been meant to be: whole names, and those of services and methods."""
         parts = [part for tool in self.tools for part in (tool.service, tool.method) if part]
-        return [*(str(tool) for tool in self.tools), *parts]
+        return [str(tool) for tool in self.tools], parts
 
     def __str__(self) -> str:
         return ", ".join(sorted({str(tool) for tool in self.tools})) or "nothing"

@@ -188,6 +188,6 @@ class DeedList:
 
 
 def never_offered(name: str, offer: Offer) -> str:
-    near = nearest(name, offer.spellings)
+    near = next((found for names in offer.spellings if (found := nearest(name, names))), None)
     hint = f"; did you mean {near}?" if near else ""
     return f"{name} was never offered to the agent (offered: {excerpt(str(offer))}){hint}"
