@@ -190,7 +190,7 @@ async def test_what_was_offered_and_not_done_was_not_done(tmp_path):
     ("check", "verdict", "said"),
     [
         ({"service": "banc", "max_count": 0}, I, "did you mean bank"),
-        ({"service": "bank", "method": "tranfer", "max_count": 0}, I, "did you mean transfer"),
+        ({"service": "bank", "method": "tranfer", "max_count": 0}, I, "bank.tranfer was never offered"),
         ({"method": "tranfer", "max_count": 0}, I, "tranfer was never offered"),
         ({"service": "banc"}, F, "banc was never offered"),
         ({"service": "bank", "max_count": 0}, P, "never called"),

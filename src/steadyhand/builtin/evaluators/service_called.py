@@ -160,9 +160,10 @@ def _unoffered(params: ServiceCalledParams, result: ExecutionResult) -> str | No
     offer = result.offer
     if offer is None or offer.has_call(params.service, params.method):
         return None
-    known = params.service is None or offer.has_call(params.service, None)
-    name = params.method if known and params.method else params.service if not known else _target(params)
-    return never_offered(name or "", offer)
+    named = (
+        [params.service, params.method] if offer.has_call(params.service, None) else [params.service or params.method]
+    )
+    return never_offered(".".join(name for name in named if name), offer)
 
 
 def _call_differences(params: ServiceCalledParams, deed: Deed) -> list[str]:
