@@ -13,7 +13,7 @@ from steadyhand.lint.offered import lint_names
 from steadyhand.plugins.registry import Registry
 from steadyhand.ports.agent import agent_facts
 from steadyhand.ports.evaluator import named_deeds
-from steadyhand.records.deed_name import NamedDeed, Offer, OfferedTool
+from steadyhand.records.deed_name import NamedDeed, OfferedTool, ToolOffer
 from steadyhand.records.evaluation import EvaluationSpec
 from steadyhand.records.location import Problem
 from steadyhand.records.scenario import Scenario, evaluation_specs
@@ -45,7 +45,7 @@ def _named(scenario: Scenario, registry: Registry) -> Iterator[tuple[EvaluationS
             yield evaluation, deeds
 
 
-def _offer(scenario: Scenario, settings: Settings, registry: Registry) -> Offer | None:
+def _offer(scenario: Scenario, settings: Settings, registry: Registry) -> ToolOffer | None:
     """None if the agent is not known."""
     kind = settings.agent(scenario).partition(":")[0]
     if kind not in registry.names("agents"):
@@ -60,4 +60,4 @@ def _offer(scenario: Scenario, settings: Settings, registry: Registry) -> Offer 
         *(OfferedTool(service=mock.service or "", method=mock.method) for mock in setup.mocks),
         *(OfferedTool(service=name) for name in services),
     ]
-    return Offer(tools=tuple(tools), complete=own is not None)
+    return ToolOffer(tools=tuple(tools), complete=own is not None)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, cast
 
 from steadyhand.records.base import Record
-from steadyhand.records.deed_name import Offer, may_be_same, tool_names
+from steadyhand.records.deed_name import ToolOffer, may_be_same, tool_names
 from steadyhand.records.event import (
     ActionStatus,
     ActionTaken,
@@ -58,7 +58,7 @@ def named_parameters(call: ServiceCalled) -> dict[str, Any]:
 
 
 def deeds_of(
-    trajectory: Iterable[TrajectoryStep], calls: Iterable[ServiceCalled], offer: Offer | None = None
+    trajectory: Iterable[TrajectoryStep], calls: Iterable[ServiceCalled], offer: ToolOffer | None = None
 ) -> list[Deed]:
     """In the order in which they began. Where `offer` settles which tool a deed was, it has all names of that tool."""
     actions = [step for step in trajectory if step.type == "action"]
@@ -116,7 +116,7 @@ def _during(call: ServiceCalled, action: TrajectoryStep) -> bool:
     return bool(action.duration_ms) and action.at_ms <= call.at_ms <= action.at_ms + (action.duration_ms or 0.0)
 
 
-def _of_action(action: TrajectoryStep, call: ServiceCalled | None, offer: Offer | None) -> Deed:
+def _of_action(action: TrajectoryStep, call: ServiceCalled | None, offer: ToolOffer | None) -> Deed:
     names = action_names(action)
     if call is not None:
         names += _call_names(call)

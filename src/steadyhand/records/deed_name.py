@@ -172,7 +172,7 @@ def tool_names(name: str, service: str | None = None, method: str | None = None)
     return tuple(dict.fromkeys(each for each in (name, qualified, method) if each))
 
 
-class Offer(Record):
+class ToolOffer(Record):
     """What the agent was offered. With `complete`, that is all it could do; otherwise it may have tools of its own.
     Services are always all listed."""
 

@@ -13,7 +13,7 @@ import msgspec
 
 from steadyhand.records.base import Record
 from steadyhand.records.chat import CallTiming, Finish, FinishReason, Message, Purpose, ToolCall, Usage
-from steadyhand.records.deed_name import Offer, OfferedTool, may_be_same
+from steadyhand.records.deed_name import OfferedTool, ToolOffer, may_be_same
 from steadyhand.records.evaluation import EvaluationResult
 
 ActionStatus = Literal["success", "error", "rejected", "invalid", "interrupted", "unknown"]
@@ -304,13 +304,13 @@ AnyEvent = (
 )
 
 
-def offer_of(events: Iterable[AnyEvent]) -> Offer | None:
+def offer_of(events: Iterable[AnyEvent]) -> ToolOffer | None:
     """What the agent was offered, all together; None if that is not known."""
     found = [event for event in events if type(event) is ToolsOffered]
     if not found:
         return None
     tools = dict.fromkeys(tool for event in found for tool in event.tools)
-    return Offer(tools=tuple(tools), complete=any(event.complete for event in found))
+    return ToolOffer(tools=tuple(tools), complete=any(event.complete for event in found))
 
 
 _STEPS = (Thought, ActionTaken, Observed)

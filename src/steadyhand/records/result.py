@@ -9,7 +9,7 @@ from typing import Literal
 from steadyhand.records.base import Record
 from steadyhand.records.chat import Finish, Message, Spoiled
 from steadyhand.records.deed import Deed, deeds_of
-from steadyhand.records.deed_name import Offer
+from steadyhand.records.deed_name import ToolOffer
 from steadyhand.records.evaluation import EvaluationResult
 from steadyhand.records.event import ModelCalled, ServiceCalled, TrajectoryStep
 
@@ -188,7 +188,7 @@ class ExecutionResult(Record):
     latency: Latency | None = None
     finish: Finish | None = None
     conversation: ConversationResult | None = None
-    offer: Offer | None = None
+    offer: ToolOffer | None = None
 
     @property
     def deeds(self) -> list[Deed]:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from steadyhand.records.deed import deeds_in, deeds_of
-from steadyhand.records.deed_name import Offer, OfferedTool, is_of_service, likeness, meaning, plain_name
+from steadyhand.records.deed_name import OfferedTool, ToolOffer, is_of_service, likeness, meaning, plain_name
 from steadyhand.records.event import ActionTaken, ServiceCalled, TrajectoryStep, trajectory_of
 
 BANK = ("transfer", "bank_transfer", "bank.transfer")
@@ -89,7 +89,7 @@ def test_what_a_name_means(wanted, done, offered, things, deeds):
 
 
 def test_an_offer():
-    offer = Offer(
+    offer = ToolOffer(
         tools=(
             OfferedTool(name="bank_transfer", service="bank", method="transfer"),
             OfferedTool(name="pay"),
@@ -103,7 +103,7 @@ def test_an_offer():
     assert [offer.has_call("Bank", None), offer.has_call("mail", "any"), offer.has_call("x", "ping")] == [True] * 3
     assert not offer.has_call("bank", "refund")
     assert offer.has_call("banc", None)  # `ping` of any service is mocked
-    assert not Offer(tools=offer.tools[:3]).has_call("banc", None)
+    assert not ToolOffer(tools=offer.tools[:3]).has_call("banc", None)
     assert set(offer.names_of(("transfer",))) == {"bank_transfer", "bank.transfer", "transfer"}
     assert str(offer) == "*.ping, bank.transfer, mail.*, pay"
 
@@ -167,9 +167,9 @@ def test_each_call_is_behind_one_action_only():
 
 def test_a_report_gets_the_names_of_the_only_tool_it_can_be():
     bank, shop = (OfferedTool(service=name, method="transfer") for name in ("bank", "shop"))
-    (deed,) = deeds_of([did("transfer")], [], Offer(tools=(bank,)))
+    (deed,) = deeds_of([did("transfer")], [], ToolOffer(tools=(bank,)))
     assert likeness("bank_transfer", deed.names) == "yes"
-    (deed,) = deeds_of([did("transfer")], [], Offer(tools=(bank, shop)))
+    (deed,) = deeds_of([did("transfer")], [], ToolOffer(tools=(bank, shop)))
     assert likeness("bank_transfer", deed.names) == "no"
     assert likeness("bank.transfer", deed.names) == "maybe"
 

@@ -24,7 +24,7 @@ _LONGEST_TIMEOUT_S = 600.0
 _PATH: dict[str, Any] = {"type": "string", "minLength": 1, "description": "Path inside the workspace."}
 
 
-RunTool = Callable[[dict[str, Any], str], Awaitable[Any]]
+ToolFunction = Callable[[dict[str, Any], str], Awaitable[Any]]
 
 
 class ToolRefusal(Exception):
@@ -38,7 +38,7 @@ class Tool:
 
     action: str
     spec: ToolSpec
-    run: RunTool
+    run: ToolFunction
     offered: OfferedTool
 
     def complaint(self, arguments: dict[str, Any]) -> str | None:
@@ -61,7 +61,7 @@ class ToolBox:
     def add(
         self,
         wanted: str,
-        run: RunTool,
+        run: ToolFunction,
         *,
         action: str,
         description: str = "",
@@ -223,14 +223,14 @@ async def build_toolbox(trial: TrialContext, *, allow_commands: bool) -> ToolBox
     return box
 
 
-def _performing(services: Services, name: str) -> RunTool:
+def _performing(services: Services, name: str) -> ToolFunction:
     async def run(arguments: dict[str, Any], _: str) -> Any:
         return await services.perform(name, arguments, recorded=True)
 
     return run
 
 
-def _calling(services: Services, method: ServiceMethod) -> RunTool:
+def _calling(services: Services, method: ServiceMethod) -> ToolFunction:
     async def run(arguments: dict[str, Any], action_id: str) -> Any:
         named = {name: value for name, value in arguments.items() if name != "args"}
         args = list(arguments.get("args", []))

@@ -15,7 +15,7 @@ from steadyhand.builtin.evaluators.text import excerpt
 from steadyhand.ports.evaluator import EvaluationContext
 from steadyhand.records.base import counted
 from steadyhand.records.deed import HAPPENED, Deed
-from steadyhand.records.deed_name import Meaning, Offer, likeness, meaning, plain_name
+from steadyhand.records.deed_name import Meaning, ToolOffer, likeness, meaning, plain_name
 from steadyhand.records.event import UNREADABLE, ActionStatus
 from steadyhand.records.result import ExecutionResult
 from steadyhand.runtime.values import Mismatch, as_list, differs_in_spelling, includes, mismatches
@@ -103,7 +103,7 @@ class DeedList:
         self._context: EvaluationContext = context
         offer = result.offer
         served = context.shows.served_only
-        self._offer: Offer | None = offer if offer is not None and (offer.complete or served) else None
+        self._offer: ToolOffer | None = offer if offer is not None and (offer.complete or served) else None
 
     def called(self, name: str, *, forbids: bool) -> tuple[int, ...]:
         """The numbers, from 0, of the deeds that go by this name. What a check forbids may go by any of its names; what
@@ -187,7 +187,7 @@ class DeedList:
         return "its parameters are unknown: the agent's server does not report them"
 
 
-def never_offered(name: str, offer: Offer) -> str:
+def never_offered(name: str, offer: ToolOffer) -> str:
     near = next((found for names in offer.spellings if (found := nearest(name, names))), None)
     hint = f"; did you mean {near}?" if near else ""
     return f"{name} was never offered to the agent (offered: {excerpt(str(offer))}){hint}"
