@@ -29,7 +29,8 @@ HAPPENED: frozenset[ActionStatus] = frozenset(("success", "error", "unknown"))
 class Deed(Record):
     """Something that the agent did or tried. `names` are all that it is known by; `name` is the one to show.
 
-    `call` is the service call that it is, or that is behind it; one without an action was made directly.
+    `call` is the service call that it is, or that is behind it; one without an action was made directly. One that was
+    made `inside` an action of the same name is part of how that was done.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Deed(Record):
     agent: str | None = None
     call: ServiceCalled | None = None
     action_id: str = ""
+    inside: bool = False
 
     @property
     def given(self) -> tuple[dict[str, Any], ...]:
@@ -141,7 +143,8 @@ def _of_action(action: TrajectoryStep, call: ServiceCalled | None, offer: ToolOf
 def _of_call(call: ServiceCalled, actions: Sequence[TrajectoryStep]) -> Deed:
     """Its agent is the one whose action was under way, if only one was."""
     names = _call_names(call)
-    around = {action.agent for action in actions if _during(call, action)}
+    under_way = [action for action in actions if _during(call, action)]
+    around = {action.agent for action in under_way}
     return Deed(
         name=names[0],
         names=names,
@@ -151,6 +154,7 @@ def _of_call(call: ServiceCalled, actions: Sequence[TrajectoryStep]) -> Deed:
         duration_ms=call.duration_ms,
         agent=around.pop() if len(around) == 1 else None,
         call=call,
+        inside=any(may_be_same(names, action_names(action)) for action in under_way),
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import re
+import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
@@ -26,7 +27,7 @@ _NAMESPACES = frozenset((_MCP, "function", "functions", "tool", "tools"))
 def plain_name(name: str) -> str:
     """A name in the form in which names are compared: without case and separators, so also `listIssues` is
     `list_issues`."""
-    return _SEPARATORS.sub("", name).casefold()
+    return _SEPARATORS.sub("", name if name.isascii() else unicodedata.normalize("NFKC", name)).casefold()
 
 
 def likeness(wanted: str, names: Iterable[str]) -> Likeness:

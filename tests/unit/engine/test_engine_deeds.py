@@ -245,6 +245,8 @@ async def test_rules_about_what_was_tried_and_what_was_not_offered(tmp_path, rul
 
 
 SOURCE = """
+import time
+
 async def calling(message, get_service, action):
     await get_service("bank").transfer(to="ann")
     action("transfer", {"to": "ann"})
@@ -256,6 +258,13 @@ async def guessing(message, get_service, action):
     except Exception:
         pass
     return "sorry"
+
+async def repeating(message, get_service, action, trial):
+    began = time.monotonic()
+    await get_service("bank").transfer(to="ann")
+    await get_service("bank").transfer(to="bob")
+    action("transfer", {"for": "both"}, duration_ms=(time.monotonic() - began) * 1000 + 1)
+    return "done"
 
 def returning(message):
     call = {"id": "1", "type": "function", "function": {"name": "Bank-transfer", "arguments": "{\\"to\\": \\"ann\\"}"}}
@@ -306,6 +315,17 @@ async def test_a_returned_list_of_messages(tmp_path):
     assert [event.status for event in record.events if isinstance(event, ActionTaken)] == ["success", "unknown"]
     assert verdicts(record) == [*[F, F, P, P] * 3, I, I, I, I, P, P, F, F]
     assert "how wipe ended is unknown" in own(record)[12].message
+
+
+async def test_a_call_that_an_action_repeats_is_still_one_action(tmp_path):
+    checks = [
+        {"type": "trajectory_contains_action", "action": "transfer", "min_count": 1, "max_count": 1},
+        {"type": "trajectory_contains_action", "action": "transfer", "min_count": 2},
+        {"type": "service_called", "method": "transfer", "min_count": 2, "max_count": 2},
+        {"type": "trajectory_contains_action", "action": "transfer", "params": {"to": "bob"}, "max_count": 0},
+    ]
+    record = await tried(tmp_path, python(tmp_path, "repeating"), checks)
+    assert verdicts(record) == [P, F, P, F], [found.message for found in own(record)]
 
 
 PROGRAM = """

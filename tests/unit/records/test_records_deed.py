@@ -165,6 +165,15 @@ def test_each_call_is_behind_one_action_only():
     assert len(deeds) == 3
 
 
+def test_calls_inside_an_action_of_that_name_are_part_of_it():
+    deeds = deeds_of([did("transfer", duration_ms=9.0)], [called(1.0, error="busy"), called(5.0), called(20.0)])
+    assert [(deed.name, deed.inside) for deed in deeds] == [
+        ("transfer", False),
+        ("bank.transfer", True),
+        ("bank.transfer", False),
+    ]
+
+
 def test_a_report_gets_the_names_of_the_only_tool_it_can_be():
     bank, shop = (OfferedTool(service=name, method="transfer") for name in ("bank", "shop"))
     (deed,) = deeds_of([did("transfer")], [], ToolOffer(tools=(bank,)))

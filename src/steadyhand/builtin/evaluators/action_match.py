@@ -107,10 +107,10 @@ class DeedList:
 
     def called(self, name: str, *, forbids: bool) -> tuple[int, ...]:
         """The numbers, from 0, of the deeds that go by this name. What a check forbids may go by any of its names; what
-        it requires is what the name means."""
+        it requires is what the name means, without the calls that it was made of."""
         if forbids:
             return tuple(number for number, deed in enumerate(self.all) if likeness(name, deed.names) == "yes")
-        return self._meaning(name).deeds
+        return tuple(number for number in self._meaning(name).deeds if not self.all[number].inside)
 
     def ambiguous(self, name: str) -> str | None:
         """Why a check cannot require a deed of this name: it could be one of several. None if it is clear."""
