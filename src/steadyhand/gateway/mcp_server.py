@@ -197,9 +197,7 @@ def _calling(services: Services, service: str, method: str) -> RunTool:
 
 def _refusing(message: str) -> RunTool:
     async def run(arguments: dict[str, Any], _: str) -> ServiceAnswer:
-        fault = ServiceFault(message)
-        fault.outcome = "rejected"
-        raise fault
+        raise ServiceFault(message, outcome="rejected")
 
     return run
 

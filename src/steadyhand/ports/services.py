@@ -52,18 +52,24 @@ class ServiceFault(Exception):
     """A service answered with an error, real or simulated. The agent has to handle it; it is never an error of the
     trial.
 
-    `mock` is the mock that simulated it, or None.
+    `mock` is the mock that simulated it, or None. `outcome` is how the call counts, other than `error` if it never
+    reached a method of the service.
     """
 
     def __init__(
-        self, message: str, *, code: str | None = None, status: int | None = None, mock: Place | None = None
+        self,
+        message: str,
+        *,
+        code: str | None = None,
+        status: int | None = None,
+        mock: Place | None = None,
+        outcome: ActionStatus = "error",
     ) -> None:
         super().__init__(message)
         self.code: str | None = code
         self.status: int | None = status
         self.mock: Place | None = mock
-        self.outcome: ActionStatus = "error"
-        """How the call counts; other than `error` if it never reached a method of the service."""
+        self.outcome: ActionStatus = outcome
 
 
 class ProvidedService(Record):

@@ -91,6 +91,11 @@ def _keep(things: dict[str, tuple[int, ParsedName]], wanted: str, names: Sequenc
     return longest.bare
 
 
+def _is_full(name: str, names: Sequence[str]) -> bool:
+    """Whether a name says clearly enough that it is one of these: not if it is only much like the short one."""
+    return likeness(name, names) == "yes" and (name in names or _parsed(name).bare != identity(names).short)
+
+
 def _closeness(wanted: str, names: Sequence[str]) -> int:
     longest = identity(names)
     if wanted not in names:
@@ -206,7 +211,7 @@ class ToolOffer(Record):
     def names_of(self, done: Sequence[str]) -> tuple[str, ...]:
         """The other names of what was done, if what was offered settles which tool it was."""
         every = dict.fromkeys(tool.names for tool in self.tools)
-        alike = [names for names in every if any(likeness(name, names) == "yes" for name in done)]
+        alike = [names for names in every if any(_is_full(name, names) for name in done)]
         things = meaning(done[0], (), alike).things
         return tuple(name for names in alike if (identity(names).name,) == things for name in names)
 

@@ -275,7 +275,8 @@ class AgentRuntime:
         provided = self._live.provided.get(call.service)
         if provided is None:
             offered = not self._opened().live and self._mocks.covers(call.service, call.method)
-            raise _refused(self._nobody(call), "SERVICE_NOT_FOUND", "error" if offered else "rejected")
+            outcome: ActionStatus = "error" if offered else "rejected"
+            raise ServiceFault(self._nobody(call), code="SERVICE_NOT_FOUND", outcome=outcome)
         service = await self._live.get(call.service, self._opened())
         if isinstance(service, ToolServer):
             return await service.call_tool(call.method, call.args, call.input)
@@ -284,9 +285,10 @@ class AgentRuntime:
         if function is None:
             known = ", ".join(methods) or "none"
             message = f"the service {call.service!r} has no method {call.method!r} (it has: {known})"
-            raise _refused(message, "METHOD_NOT_FOUND", "rejected")
+            raise ServiceFault(message, code="METHOD_NOT_FOUND", outcome="rejected")
         if (misfit := _misfit(function, call)) is not None:
-            raise _refused(f"{call.name} cannot be called like this: {misfit}", "BAD_ARGUMENTS", "invalid")
+            message = f"{call.name} cannot be called like this: {misfit}"
+            raise ServiceFault(message, code="BAD_ARGUMENTS", outcome="invalid")
         try:
             return ServiceAnswer(value=await run_either(function, *call.args, **call.input))
         except (ServiceFault, SteadyhandError):
@@ -311,12 +313,6 @@ class AgentRuntime:
             f"cannot call {what}: {why}, and no plugin provides the service {call.service!r} "
             f"(mocked here: {mocked or 'nothing'})"
         )
-
-
-def _refused(message: str, code: str, outcome: ActionStatus) -> ServiceFault:
-    fault = ServiceFault(message, code=code)
-    fault.outcome = outcome
-    return fault
 
 
 def _misfit(function: Callable[..., Any], call: MockCall) -> str | None:

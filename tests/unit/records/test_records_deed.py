@@ -183,6 +183,14 @@ def test_a_report_gets_the_names_of_the_only_tool_it_can_be():
     assert likeness("bank.transfer", deed.names) == "maybe"
 
 
+def test_a_tool_of_the_agents_own_that_is_only_much_alike():
+    offer = ToolOffer(tools=(OfferedTool(service="github", method="readFile"),))
+    (deed,) = deeds_of([did("read_file")], [], offer)
+    assert likeness("github.readFile", deed.names) == "maybe"
+    (deed,) = deeds_of([did("GitHub-readFile")], [], offer)
+    assert likeness("github.readFile", deed.names) == "yes"
+
+
 def test_three_witnesses_of_one_deed():
     """Our MCP server saw it, the trace has it under the framework's name, and the agent reports the model's."""
     events = [
