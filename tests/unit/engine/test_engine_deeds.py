@@ -138,6 +138,21 @@ async def test_arguments_that_cannot_be_read_may_have_been_these(tmp_path):
     assert "its parameters are unknown: they are not a JSON object" in own(record)[0].message
 
 
+async def test_a_call_that_the_model_corrected_satisfies_what_asks_for_it(tmp_path):
+    agent = runtime(tmp_path, calls(MALFORMED), calls(("bank_transfer", {"to": "ann"})), says("done"))
+    once = {"type": "trajectory_contains_action", "action": "transfer", "min_count": 1, "max_count": 1}
+    record = await tried(tmp_path, agent, [*never("transfer", params={"to": "ann"}), once], parameters=STRICT)
+    assert verdicts(record) == [F, F, P, P, P], [found.message for found in own(record)]
+
+
+async def test_what_must_follow_a_name_follows_all_that_have_it(tmp_path):
+    answers = calls(("bank_transfer", {})), calls(("list_files", {})), calls(("shop_transfer", {})), says("done")
+    rules = [{"always": {"action": "list_files", "after": "transfer"}}]
+    twice = (BANK, ("shop", "transfer"))
+    record = await tried(tmp_path, runtime(tmp_path, *answers), [{"type": "sequence", "rules": rules}], twice)
+    assert verdicts(record) == [F]
+
+
 async def test_a_call_that_was_cut_off_may_have_succeeded(tmp_path):
     agent = runtime(tmp_path, calls(("bank_transfer", {})), says("done"))
     checks = [

@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from steadyhand.builtin.evaluators.action_match import (
+    EVERY,
     STATUS,
     ActionName,
     AgentName,
@@ -213,19 +214,17 @@ class _Steps:
 
     def _doubt(self, rule: SequenceRule, *, broken: bool) -> str | None:
         """Why neither the rule nor its breach is certain."""
-        named = [
+        counted = [
             (pattern, self.deeds[number])
-            for pattern in (*rule.required, *rule.others)
+            for forbids, patterns in ((False, rule.required), (True, rule.others))
+            for pattern in patterns
             for number in self._named(pattern, forbids=True)
+            if self.deeds[number].status in _counting(pattern, forbids=forbids)
         ]
-        if any(
-            pattern.agent is not None
-            and deed.agent is None
-            and fits(deed, pattern.params, _counting(pattern, forbids=True))
-            for pattern, deed in named
-        ):
+        unsigned = [(pattern, deed) for pattern, deed in counted if pattern.agent is not None and deed.agent is None]
+        if any(fits(deed, pattern.params, EVERY) for pattern, deed in unsigned):
             return "it is unknown which agent took some of the actions: neither the agent nor its trace says so"
-        if unseen := self._list.unseen_arguments(deed for pattern, deed in named if pattern.params):
+        if unseen := self._list.unseen_arguments(deed for pattern, deed in counted if pattern.params):
             return unseen
         # Another deed could only make good what is missing, or break what was kept.
         for each in rule.required if broken else rule.others:
@@ -262,7 +261,7 @@ class _Steps:
         """Whether the rule, if it holds, holds because something did not happen."""
         if rule.always is not None or rule.within is not None:
             after = rule.always.after if rule.always is not None else rule.within.after if rule.within else None
-            return after is not None and not self._all(after)
+            return after is not None and not self._triggers(after)
         return rule.before is None or not self._all(rule.before[1], forbids=True)
 
     def shown(self) -> str:
@@ -275,7 +274,7 @@ class _Steps:
         last = max(found, default=-1)
         return [
             _Finding("broken", f"no {rule} after {self._at(number)}{self._instead(rule)}")
-            for number in self._all(rule.after)
+            for number in self._triggers(rule.after)
             if number >= last
         ]
 
@@ -293,7 +292,7 @@ class _Steps:
         ]
 
     def _within(self, rule: Within) -> list[_Finding]:
-        starts = [-1] if rule.after is None else self._all(rule.after)
+        starts = [-1] if rule.after is None else self._triggers(rule.after)
         found = self._all(rule)
         return [finding for start in starts if (finding := self._late(rule, start, found)) is not None]
 
@@ -346,6 +345,10 @@ class _Steps:
 
     def _all(self, action: ActionPattern, *, forbids: bool = False) -> list[int]:
         return self._matching(action, _counting(action, forbids=forbids), forbids=forbids)
+
+    def _triggers(self, action: ActionPattern) -> list[int]:
+        """What happened under any meaning of the name: something must follow each of these."""
+        return self._matching(action, _counting(action, forbids=False), forbids=True)
 
     def _matching(self, action: ActionPattern, counting: frozenset[ActionStatus], *, forbids: bool) -> list[int]:
         return [
