@@ -12,6 +12,8 @@ from enum import StrEnum
 
 import regex
 
+from steadyhand.text_fold import UNSPACED, fold, is_unspaced
+
 
 class Reading(StrEnum):
     """How a word is used. `DOUBTFUL`: something near it is negated, but it is unclear what. `OPEN`: it is part of a
@@ -299,13 +301,17 @@ def _clause_before(text: str, start: int) -> str:
 _QUOTES = str.maketrans({"\u2018": "'", "\u2019": "'", "\u02bc": "'", "\u201c": '"', "\u201d": '"'})
 _WIDTHLESS = dict.fromkeys((0xAD, *range(0x200B, 0x2010), 0x2060, 0xFEFF))
 _NORMAL = _QUOTES | _WIDTHLESS
-_UNSPACED_SCRIPTS = r"\u0e00-\u0eff\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
+
+
+def straight(text: str) -> str:
+    """The text as a pattern of the user's is matched with it: accented letters normalised, quotation marks straight,
+    and without soft hyphens and spaces of no width."""
+    return unicodedata.normalize("NFC", text).translate(_NORMAL)
 
 
 def normal(text: str) -> str:
-    """The text in the form used for comparison: accented letters normalised, quotation marks straight, and without soft
-    hyphens and spaces of no width."""
-    return unicodedata.normalize("NFC", text).translate(_NORMAL)
+    """The text in the form that keywords are compared in: folded, with its case."""
+    return fold(text, case_sensitive=True)
 
 
 def says(text: str, keyword: str) -> bool:
@@ -319,9 +325,12 @@ def places(text: str, keyword: str) -> list[tuple[int, int]]:
     if not words:
         return []
     pattern = r"\s+".join(re.escape(word) for word in words)
-    if not re.match(f"[{_UNSPACED_SCRIPTS}]", words[0]):
+    if not is_unspaced(words[0][0]):
         # A hyphen joins, and emphasis does not part: "un-resolved" and "un*resolved*" are not "resolved".
-        pattern = r"(?<!\w[*_~`]*+)(?<!\w-)" + pattern
-    if not re.search(f"[{_UNSPACED_SCRIPTS}]$", words[-1]):
-        pattern += r"(?!\w)(?!-\w)(?!'t\b)"
+        pattern = rf"(?<!{_SPACED_LETTER}[*_~`]*+)(?<!{_SPACED_LETTER}-)" + pattern
+    if not is_unspaced(words[-1][-1]):
+        pattern += rf"(?!{_SPACED_LETTER})(?!-{_SPACED_LETTER})(?!'t\b)"
     return [match.span() for match in regex.finditer(pattern, text, regex.IGNORECASE | regex.FULLCASE)]
+
+
+_SPACED_LETTER = rf"[^\W{UNSPACED}]"

@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 
 from steadyhand.builtin.evaluators.judge import Unjudged, ask_judge, noted, says_yes
 from steadyhand.builtin.evaluators.text import PatternText, Text, excerpt, quoted
-from steadyhand.engine.negation import is_advised_against, normal
+from steadyhand.engine.negation import is_advised_against, straight
 from steadyhand.judging.material import turn_materials
 from steadyhand.ports.agent import Judgement, Material
 from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams
@@ -132,7 +132,7 @@ class Saying(Record):
 
 async def said(pattern: str, reply: str, *, case_sensitive: bool) -> Saying | None:
     """The first match that is not negated. Raises `TimeoutError`."""
-    text = normal(reply)
+    text = straight(reply)
     for start, end in await search_all(pattern, text, case_sensitive=case_sensitive):
         if not is_advised_against(text, start):
             return Saying(start=start, end=end, text=text[start:end])
@@ -143,7 +143,7 @@ async def withdrawn(
     pattern: str, reply: str, withdrawn_by: Sequence[str], *, case_sensitive: bool, after: int = 0
 ) -> str | None:
     """The words after `after` that take it back: the pattern negated, or a withdrawal. Raises `TimeoutError`."""
-    text = normal(reply)
+    text = straight(reply)
     upheld: list[tuple[int, int]] = []
     for start, end in await search_all(pattern, text, case_sensitive=case_sensitive):
         if not is_advised_against(text, start):
