@@ -93,6 +93,8 @@ from steadyhand.records.chat import (
     ToolSpec,
     Usage,
 )
+from steadyhand.records.deed import Deed
+from steadyhand.records.deed_name import NamedDeed, OfferedTool, ToolOffer
 from steadyhand.records.evaluation import (
     EvaluationResult,
     EvaluationSpec,
@@ -114,6 +116,7 @@ from steadyhand.records.event import (
     Observed,
     ServiceCalled,
     Thought,
+    ToolsOffered,
     TrajectoryStep,
 )
 from steadyhand.records.location import Place
@@ -155,6 +158,7 @@ __all__ = [
     "ConversationResult",
     "ConversationTurn",
     "Database",
+    "Deed",
     "Environment",
     "EnvironmentFactory",
     "EnvironmentSettings",
@@ -185,9 +189,11 @@ __all__ = [
     "ModelFactory",
     "ModelFacts",
     "ModelSettings",
+    "NamedDeed",
     "NoJudgement",
     "Noted",
     "Observed",
+    "OfferedTool",
     "OnThisMachine",
     "Options",
     "Place",
@@ -218,8 +224,10 @@ __all__ = [
     "TextCheck",
     "Thought",
     "ToolCall",
+    "ToolOffer",
     "ToolServer",
     "ToolSpec",
+    "ToolsOffered",
     "TrajectoryStep",
     "TrialContext",
     "TrialError",

@@ -60,7 +60,7 @@ JUDGED = {"llm_judge", "judge", "advises", "forbids", "states", "chooses", "noth
 ASKS_IN_DOUBT = {"holds_across_turns"}
 """They ask only what rules cannot tell."""
 
-READ_AT = {"trajectory": "actions", "service_calls": "services", "files": "files"}
+READ_AT = {"deeds": "deeds", "trajectory": "actions", "service_calls": "services", "files": "files"}
 """Where it is in a result. The times of model calls are not something the agent did."""
 
 
@@ -108,6 +108,9 @@ async def test_it_reads_what_it_declares(type_: str, params: dict[str, Any], tmp
     await trial.parts.database.close()
     await trial.environment.teardown()
     declared = set(getattr(evaluator, "reads", ()))
+    if "deeds" in seen:  # one list of actions and service calls; the check declares which of them it rests on
+        assert declared & {"actions", "services"}
+        seen = (seen - {"deeds"}) | declared
     assert declared <= seen
     assert seen == declared or (type_ in JUDGED and not declared)
 

@@ -46,7 +46,7 @@ EVALUATORS: dict[str, str] = {
     "nothing_else": "steadyhand.builtin.evaluators.meaning:NothingElseEvaluator",
     "latency_budget": "steadyhand.builtin.evaluators.timing:LatencyBudget",
     "sequence": "steadyhand.builtin.evaluators.sequence:Sequence",
-    "service_called": "steadyhand.builtin.evaluators.actions:ServiceCalledEvaluator",
+    "service_called": "steadyhand.builtin.evaluators.service_called:ServiceCalledEvaluator",
     "database_query": "steadyhand.builtin.evaluators.database:DatabaseQuery",
 }
 

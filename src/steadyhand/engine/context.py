@@ -53,7 +53,7 @@ from steadyhand.records.evaluation import (
     RubricScore,
     spec_digest,
 )
-from steadyhand.records.event import ActionTaken, AnyEvent, Event, Noted, Observed, ServiceCalled, Thought
+from steadyhand.records.event import ActionTaken, AnyEvent, Event, Noted, Observed, ServiceCalled, Thought, ToolsOffered
 from steadyhand.records.result import ConversationTurn, ExecutionResult
 from steadyhand.records.run import TrialKey
 from steadyhand.records.scenario import Converse, RunCode, Scenario, Step
@@ -63,7 +63,7 @@ TerminationFunction = Callable[[tuple[ConversationTurn, ...], TrialContext], "bo
 
 ScoreRubric = Callable[[Sequence[Material], LatencyTier | None, TrialContext], Awaitable[RubricScore]]
 E = TypeVar("E", bound=AnyEvent)
-_REPORTED = frozenset((ActionTaken, Observed, Thought))
+_REPORTED = frozenset((ActionTaken, Observed, Thought, ToolsOffered))
 """What an agent tells of itself. Other events are ours."""
 _NO_ADDRESSES = Addresses()
 

@@ -19,7 +19,7 @@ from steadyhand.errors import LimitExceeded, SteadyhandError, TrialError
 from steadyhand.ports.agent import ASKED_AGAIN
 from steadyhand.records.chat import Message, Purpose
 from steadyhand.records.evaluation import EvaluationResult, EvaluationSpec, Verdict
-from steadyhand.records.event import AnyEvent, ModelCalled, Noted, Retried, Said, ServiceCalled, trajectory_of
+from steadyhand.records.event import AnyEvent, ModelCalled, Noted, Retried, Said, ServiceCalled, offer_of, trajectory_of
 from steadyhand.records.result import (
     ConversationMetrics,
     ConversationResult,
@@ -238,6 +238,7 @@ class ConversationManager:
             messages=self.messages[self._history_length :],
             trajectory=self.turns[-1].trajectory,
             service_calls=tuple(trial.since(mark, ServiceCalled)),
+            offer=offer_of(trial.events),
             calls=turn.calls,
             latency=turn.latency,
             finish=turn.finish,

@@ -19,6 +19,7 @@ from steadyhand.records.event import (
     LimitReached,
     Said,
     ServiceCalled,
+    offer_of,
     trajectory_of,
     worst_finish,
 )
@@ -104,6 +105,7 @@ class StepRunner:
             ended_at_ms=trial.elapsed_ms(),
             trajectory=trajectory_of(events),
             service_calls=tuple([event for event in events if type(event) is ServiceCalled]),
+            offer=None if isinstance(step.task, RunCode) else offer_of(trial.events),
         )
         return StepResult(step, result, limit)
 

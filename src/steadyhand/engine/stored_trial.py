@@ -23,6 +23,7 @@ from steadyhand.records.event import (
     ModelCalled,
     Said,
     ServiceCalled,
+    offer_of,
     trajectory_of,
     worst_finish,
 )
@@ -106,6 +107,7 @@ class StoredSteps:
     def __init__(self, trial: RunningTrial, stored: TrialRecord) -> None:
         self._trial = trial
         self._stored = stored
+        self._offer = offer_of(stored.events)
         before = trial.scenario.setup.virtual_fs
         self._files = {
             path: CapturedFile(size=len(text.encode()), content=text.encode()) for path, text in before.items()
@@ -161,6 +163,7 @@ class StoredSteps:
             files=self._captured(),
             trajectory=trajectory_of(events),
             service_calls=tuple(event for event in events if isinstance(event, ServiceCalled)),
+            offer=self._offer,
         )
         return RebuiltStep(StepResult(step, result, exceeded), turns, whole)
 
@@ -233,6 +236,7 @@ class StoredSteps:
                     messages=_messages(event for event in events if event.turn is None or event.turn <= number),
                     trajectory=turn.trajectory,
                     service_calls=tuple(event for event in own if isinstance(event, ServiceCalled)),
+                    offer=self._offer,
                     calls=calls,
                     finish=self._finish(calls),
                     conversation=self._talk(step, turns),

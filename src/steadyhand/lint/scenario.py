@@ -56,6 +56,8 @@ CODES: dict[str, str] = {
     "rejects-good-answers": "none of the file's own good answers would pass",
     "trips-on-negation": '"do not X" would fail a check that forbids X',
     "long-pattern": "a pattern is too long to be read, so nobody can tell what it accepts",
+    "never-offered": "a check names a tool or service that the agent is not offered",
+    "ambiguous-name": "a check asks for a tool by a name that several have",
     "no-examples": "there are no example answers to try the checks on",
     "few-examples": "there are too few example answers to try the checks on",
     "echo-passes": "repeating the question passes the whole scenario",

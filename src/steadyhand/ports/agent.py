@@ -177,6 +177,10 @@ class AgentFacts(NamedTuple):
     """How often it asks the model under test in a turn, for the estimate of --dry-run: once, or once and possibly more
     often. Its factory declares this."""
 
+    own_tools: tuple[str, ...] | None = None
+    """The names of the tools that it may have besides the trial's actions and services, if there are no others. By
+    default they are not known. Its factory declares this."""
+
 
 def agent_facts(agent: object) -> AgentFacts:
     """What the agent or factory declares, with defaults for the rest."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, ClassVar, Literal, Protocol
 
 import msgspec
@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict
 
 from steadyhand.ports.agent import TrialContext
 from steadyhand.ports.environment import EnvironmentProvider
+from steadyhand.records.deed_name import NamedDeed
 from steadyhand.records.evaluation import EvaluationResult, EvaluationSpec, LatencyBounds
 from steadyhand.records.event import Shows, Visible
 from steadyhand.records.result import ExecutionResult
@@ -116,6 +117,11 @@ class AnyEvaluator(Protocol):
         """Whether a check with these parameters uses `context.trial.judge`. It is only available if this is true."""
         return False
 
+    def names_deeds(self, params: Any) -> Sequence[NamedDeed]:
+        """The actions and service calls that a check with these parameters names, so that a name which nobody offers
+        is found before the run."""
+        return ()
+
     def on_text(self, params: Any) -> TextCheck | None:
         """The check as a function of the reply's text, if it reads nothing else.
 
@@ -167,6 +173,11 @@ def explicit_judge_only(evaluator: AnyEvaluator) -> bool:
 def needs_judge(evaluator: AnyEvaluator, params: Any) -> bool:
     declared = getattr(evaluator, "needs_judge", None)
     return declared is not None and declared(params)
+
+
+def named_deeds(evaluator: AnyEvaluator, params: Any) -> tuple[NamedDeed, ...]:
+    declared = getattr(evaluator, "names_deeds", None)
+    return () if declared is None else tuple(declared(params))
 
 
 def text_check(evaluator: AnyEvaluator, params: Any) -> TextCheck | None:

@@ -223,6 +223,13 @@ def failed(
     )
 
 
+def errored(
+    message: str, *, evidence: Evidence | None = None, figures: dict[str, Any] | None = None
+) -> EvaluationResult:
+    """The check itself is at fault: it does not say clearly what it asks for."""
+    return EvaluationResult(verdict=Verdict.ERROR, message=message, evidence=evidence, figures=figures or {})
+
+
 def inconclusive(
     message: str,
     *,

@@ -20,6 +20,7 @@ from steadyhand.judging.rates import (
 from steadyhand.judging.trial import Alarm, alarm_of
 from steadyhand.records.base import Record, plain
 from steadyhand.records.chat import Finish
+from steadyhand.records.deed_name import tool_names
 from steadyhand.records.evaluation import EvaluationResult, JudgeNote, RubricScore, Verdict
 from steadyhand.records.event import (
     ActionTaken,
@@ -33,6 +34,7 @@ from steadyhand.records.event import (
     ServiceCalled,
     Thought,
     Waited,
+    action_names,
     answers_finish,
     without_repeated_actions,
 )
@@ -208,7 +210,9 @@ def trajectory_entries(trial: TrialRecord) -> tuple[trial_shapes.JsonTrajectoryE
     return tuple(sorted(found, key=lambda entry: entry.at_ms))
 
 
-_BLANK = dict.fromkeys(("name", "params", "status", "content", "duration_ms", "mock", "error", "agent"))
+_BLANK = dict.fromkeys(
+    ("name", "names", "params", "status", "content", "duration_ms", "mock", "error", "agent", "action_id")
+)
 
 
 def _entry(event: AnyEvent) -> trial_shapes.JsonTrajectoryEntry | None:
@@ -220,10 +224,12 @@ def _entry(event: AnyEvent) -> trial_shapes.JsonTrajectoryEntry | None:
             own = {
                 "type": "action",
                 "name": event.name,
+                "names": tuple(dict.fromkeys(action_names(event))),
                 "params": event.params,
                 "status": event.status,
                 "duration_ms": event.duration_ms,
                 "agent": event.agent,
+                "action_id": event.id,
             }
         case Observed():
             own = {"type": "observation", "name": event.name, "content": event.content, "agent": event.agent}
@@ -232,7 +238,9 @@ def _entry(event: AnyEvent) -> trial_shapes.JsonTrajectoryEntry | None:
                 "type": "service_call",
                 "name": f"{event.service}.{event.method}",
                 "params": {"args": event.args, "input": event.input},
-                "status": "success" if event.error is None else "error",
+                "names": tool_names("", event.service, event.method),
+                "status": event.outcome,
+                "action_id": event.action_id,
                 "content": event.result,
                 "duration_ms": event.duration_ms,
                 "mock": event.mock,

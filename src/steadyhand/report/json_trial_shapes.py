@@ -185,13 +185,15 @@ class JsonTrajectoryEntry(Record):
     step: _StepIfAny
     turn: _TurnIfAny
     name: Annotated[str | None, doc("Name of the action, or service.method.")]
+    names: Annotated[tuple[str, ...] | None, doc("All names that the action or service call is known by.")]
     params: Annotated[dict[str, Any] | None, doc("Parameters; for a service call `args` and `input`.")]
-    status: Annotated[ActionStatus | None, doc("Whether the action or service call succeeded.")]
+    status: Annotated[ActionStatus | None, doc("How the action or service call ended.")]
     content: Annotated[Any, doc("The thought, the observation or the result of the service call.")]
     duration_ms: Annotated[float | None, doc("How long the action or service call took.")]
     mock: Annotated[str | None, doc("Where the mock that answered is defined; null for a real call.")]
     error: Annotated[str | None, doc("Why the service call failed.")]
     agent: Annotated[str | None, doc("Which of several agents it was, where the agent or its trace says so.")]
+    action_id: Annotated[str | None, doc("Id of the action; for a service call, of the action that consisted in it.")]
 
 
 class JsonPhase(Record):

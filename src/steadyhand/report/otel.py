@@ -18,8 +18,9 @@ from urllib.parse import unquote
 import msgspec
 
 from steadyhand.errors import SetupError
+from steadyhand.records.deed import deeds_in
 from steadyhand.records.evaluation import Verdict
-from steadyhand.records.event import ActionTaken, ModelCalled, Observed, Thought, without_repeated_actions
+from steadyhand.records.event import ModelCalled, Observed, Thought
 from steadyhand.records.run import RunHeader, TrialKey, TrialRecord
 from steadyhand.version import __version__
 
@@ -204,9 +205,27 @@ def trial_spans(record: TrialRecord, run_id: str) -> list[dict[str, Any]]:
 
 
 def _steps(record: TrialRecord, names: _Names, root: str) -> Iterable[dict[str, Any]]:
-    events = without_repeated_actions(record.events)
-    results = {event.action_id: event for event in events if type(event) is Observed}
-    for event in events:
+    results = {event.action_id: event.content for event in record.events if type(event) is Observed}
+    for deed in deeds_in(record.events):
+        result = results.get(deed.action_id) if deed.call is None else results.get(deed.action_id, deed.call.result)
+        yield names.span(
+            f"execute_tool {deed.name}",
+            deed.at_ms,
+            deed.at_ms + deed.duration_ms,
+            {
+                "gen_ai.operation.name": "execute_tool",
+                "gen_ai.tool.name": deed.name,
+                "gen_ai.tool.call.id": deed.action_id or None,
+                "gen_ai.tool.call.arguments": json.dumps(deed.params),
+                "gen_ai.tool.call.result": None if result is None else json.dumps(result),
+                "gen_ai.agent.name": deed.agent,
+                "steadyhand.status": deed.status,
+                "steadyhand.names": list(deed.names),
+            },
+            parent=root,
+            failed=deed.status not in ("success", "unknown"),
+        )
+    for event in record.events:
         if type(event) is ModelCalled:
             sent_ms = event.at_ms + _sent_ms(event)
             yield names.span(
@@ -226,23 +245,6 @@ def _steps(record: TrialRecord, names: _Names, root: str) -> Iterable[dict[str, 
                 },
                 parent=root,
                 failed=event.error is not None,
-            )
-        elif type(event) is ActionTaken:
-            result = results.get(event.id)
-            yield names.span(
-                f"execute_tool {event.name}",
-                event.at_ms,
-                event.at_ms + event.duration_ms,
-                {
-                    "gen_ai.operation.name": "execute_tool",
-                    "gen_ai.tool.name": event.name,
-                    "gen_ai.tool.call.id": event.id,
-                    "gen_ai.tool.call.arguments": json.dumps(event.params),
-                    "gen_ai.tool.call.result": None if result is None else json.dumps(result.content),
-                    "gen_ai.agent.name": event.agent,
-                },
-                parent=root,
-                failed=event.status == "error",
             )
         elif type(event) is Thought:
             text = json.dumps([{"role": "assistant", "parts": [{"type": "reasoning", "content": event.text}]}])

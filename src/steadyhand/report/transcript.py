@@ -10,7 +10,15 @@ import msgspec
 from steadyhand.judging.trial import label
 from steadyhand.records.base import shorten
 from steadyhand.records.evaluation import EvaluationResult
-from steadyhand.records.event import ActionTaken, CommandRan, Observed, Said, ServiceCalled, Thought
+from steadyhand.records.event import (
+    ActionTaken,
+    CommandRan,
+    Observed,
+    Said,
+    ServiceCalled,
+    Thought,
+    without_repeated_actions,
+)
 from steadyhand.records.result import ConversationEnding
 from steadyhand.records.run import TrialRecord
 from steadyhand.report.table import Page, one_line
@@ -37,7 +45,8 @@ def render_transcript(
     for talk in trial.conversations:
         if not talk.transcript_exported:
             yield f"  transcript of step {talk.step + 1} omitted: `export_full_transcript` is false"
-    done = [event for event in trial.events if isinstance(event, _DONE) and event.step not in kept_back]
+    once = without_repeated_actions(trial.events)
+    done = [event for event in once if isinstance(event, _DONE) and event.step not in kept_back]
     done.sort(key=lambda event: event.at_ms)
     said = [event for event in done if isinstance(event, Said)]
     if not done:
@@ -117,11 +126,12 @@ def _line(event: _Done, answers: Mapping[str, Observed], page: Page, *, most: in
         case ActionTaken():
             answer = answers.get(event.id)
             came = "" if answer is None else f" -> {_value(answer.content)}{' (cut)' if answer.cut else ''}"
-            failed = " failed" if event.status == "error" else ""
+            failed = "" if event.status == "success" else f" {'failed' if event.status == 'error' else event.status}"
             name, text = "action", f"{event.name}({_arguments(event.params)}){failed}{came}"
         case ServiceCalled():
             given = ", ".join([*map(_value, event.args), *([_arguments(event.input)] if event.input else [])])
-            came = f"failed: {event.error}" if event.error is not None else f"-> {_value(event.result)}"
+            how = "failed" if event.outcome == "error" else event.outcome
+            came = f"{how}: {event.error}" if event.error is not None else f"-> {_value(event.result)}"
             mocked = " (mocked)" if event.mock is not None else ""
             name, text = "service", f"{event.service}.{event.method}({given}) {came}{mocked}"
         case CommandRan():

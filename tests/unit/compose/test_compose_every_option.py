@@ -349,7 +349,7 @@ async def what_the_built_in_agent_may_do(project: Project) -> None:
     for options, steps, ran in (("max_steps = 2", 2, False), ("max_steps = 3\nallow_commands = true", 3, True)):
         trial = await project.trial(f'model = "scripted/replies.yaml"\n[agents.runtime]\n{options}\n')
         assert len(_calls(trial)) == steps
-        assert any(isinstance(event, ActionTaken) for event in trial.events) is ran
+        assert any(isinstance(event, ActionTaken) and event.status == "success" for event in trial.events) is ran
 
 
 PYTHON = """\

@@ -19,7 +19,7 @@ from steadyhand.ports.agent import Addresses, Reply, Shows, TrialContext, Turn
 from steadyhand.ports.environment import MarksPrograms, OnThisMachine
 from steadyhand.ports.services import ServiceFault
 from steadyhand.records.base import plain, shorten
-from steadyhand.records.event import ActionStatus
+from steadyhand.records.event import ActionStatus, ServiceCalled
 
 _SHOWN = 200
 
@@ -251,6 +251,16 @@ class CommandAgent:
         services = self._trial.services
         if services is None:
             message = f"no service {line.service!r}: this trial has no services"
+            call = ServiceCalled(
+                at_ms=self._trial.elapsed_ms(),
+                service=line.service,
+                method=line.method,
+                args=line.args,
+                input=line.params,
+                error=message,
+                status="rejected",
+            )
+            self._trial.emit(call)
             return msgspec.json.encode({"type": "fault", "id": line.id, "message": message})
         try:
             result = await services.call(line.service, line.method, line.args, line.params)
