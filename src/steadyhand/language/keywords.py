@@ -31,8 +31,16 @@ _OWN_VIEW = word_set("think believe feel said say find")
 _REFUSING = word_set("no nope nah nein non")
 _SUBJECTS = word_set("i it this that we you all everything es das ich c' ça está")
 _OWN_OPENING = word_set("i we nothing none")
-_FILLING = word_set("really very again right so now wirklich wieder sehr vraiment très realmente muy")
+_FILLING = word_set(
+    """
+    really very again right so now absolutely exactly truly completely totally definitely wirklich wieder sehr ganz
+    genau absolut vraiment très exactement absolument realmente muy exactamente
+    """
+)
 """Words that do not make a clause: "helpful, really"."""
+
+_OPEN_END = word_set("am is are was were be been have has do ist sind war bin est sont était es son")
+"""Verbs that a plain clause does not end with: "a great help you were"."""
 
 _TURNED = word_set("so more better as only too happier longer")
 """After a negation these may turn it into praise: "never been so happy"."""
@@ -159,9 +167,20 @@ class _Message:
             return Answer.CANNOT_TELL, because(marks)
         if unknown := self._unknown(clause):
             return Answer.CANNOT_TELL, not_known(unknown)
-        if _follows_to(clause, first + len(words)):
-            return Answer.CANNOT_TELL, f"{clause.folded[first]!r} is followed by 'to'"
+        if why := self._misplaced(clause, words, first):
+            return Answer.CANNOT_TELL, why
         return self._beside(at)
+
+    def _misplaced(self, clause: Clause, words: Phrase, first: int) -> str | None:
+        """What is wrong with the place of the keyword in a clause of known words."""
+        said, end = clause.folded, first + len(words)
+        if _follows_to(clause, end):
+            return f"{said[first]!r} is followed by 'to'"
+        subject = set(said[:first]) - _FILLING - _FACES
+        for each in LEXICA.values():
+            if words[-1] in each.feelings and subject and not subject & each.own:
+                return "it may be the feeling of somebody else"
+        return None
 
     def _beside(self, at: int) -> tuple[Answer, str]:
         """What the other clauses leave of it."""
@@ -237,11 +256,13 @@ class _Message:
         return unknown if unknown or self.advice else self._unsettled(clause, lexicon)
 
     def _unsettled(self, clause: Clause, lexicon: Lexicon) -> list[str]:
-        """The topics that are only named: "my order" may be the start of anything."""
+        """What is left open: topics that are only named, as "my order" may be the start of anything, and the like."""
         words = set(clause.folded)
         praised = any(word.start in self.said_at for word in clause.words)
         if not praised and words <= _FILLING:
             return sorted(words)
+        if clause.words[-1].text in _OPEN_END and clause.words[-1].start not in self.said_at:
+            return [clause.words[-1].text]
         if words & lexicon.cures:
             return []
         return sorted(words & (lexicon.troubles if praised else lexicon.topics))
