@@ -13,7 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from steadyhand.language.answer import Answer
-from steadyhand.language.keywords import keyword_meant
+from steadyhand.language.keywords import keyword_readings, mentions
 from steadyhand.look_alikes import mixes_scripts
 from steadyhand.text_fold import aligned, as_read, fold
 from steadyhand.text_match import find_forbidden, is_forbidden
@@ -361,12 +361,17 @@ def test_case_alone_is_told_apart_where_case_matters(case_sensitive):
         ("It is nоt solved", "solved", Answer.NO),
         ("It is n\u200bot solved", "solved", Answer.NO),
         ("It isn&#39;t solved", "solved", Answer.NO),
+        ("解決\nしました", "解決しました", Answer.YES),
         ("ｶｲｹﾂ", "カイケツ", Answer.YES),
         ("تم حَلّ المشكلة", "تم حل المشكلة", Answer.YES),
         ("ÇÖZÜLDÜ İYİ", "çözüldü iyi", Answer.YES),
     ],
 )
 def test_keywords_are_compared_in_the_fold(text, keyword, said):
-    found = keyword_meant(text, [keyword])
-    assert found is not None
+    (found,) = keyword_readings(text, [keyword])
     assert found.reading.answer is said
+
+
+def test_a_keyword_beside_a_script_without_spaces_is_a_whole_word():
+    assert mentions("問題 solved です", "solved")
+    assert not mentions("問題 unsolved です", "solved")

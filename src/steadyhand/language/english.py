@@ -26,7 +26,7 @@ ENGLISH = lexicon(
     """,
     topics="""
     problem problems issue issues question questions case ticket request order account help answer solution support
-    service team assistance information info explanation explained advice refund payment invoice booking card password
+    service assistance information info explanation explained advice refund payment invoice booking card password
     email login device router phone app website internet connection printer computer subscription delivery package
     parcel steps step time patience reply response work day evening morning
     """,
@@ -53,6 +53,8 @@ ENGLISH = lexicon(
     emergency need needs must should get call go sit lie down unlock door stay calm hurry advise recommend urge repeat
     advice stands still yes needed required necessary first all everybody everyone
     """,
+    feelings="happy glad pleased satisfied delighted relieved grateful thankful",
+    own="i i'm i've im we we're we've",
     asked="how why when where who what which whom whose",
     others="""
     yours ours he him his she her hers they them their he's she's they're they've they'll who whose everyone everybody
@@ -118,13 +120,14 @@ ENGLISH = lexicon(
         suggests
         """,
         Mark.HEDGE: """
-        for today; in part; help me; help us; answer me; answer us; was working; were working; works today; had;
-        i was; we were; might; may; maybe; perhaps; possibly; probably; could; seems; seem; seemed; appears; appear;
-        appeared; consider; considering; considered; sort of; kind of; somewhat; almost; nearly; partly; partially;
-        half; halfway; mostly; temporarily; usually; sometimes; often; presumably; potentially; likely; roughly;
-        would; try; trying; tried; tries; some; something like; more or less; ish; unsure; uncertain; sure whether;
-        optional; optionally; option; options; alternatively; used to; was going to; going to; gonna; will; shall;
-        i'll; we'll; you'll; it'll; they'll; he'll; she'll; that'll; attempt; attempted; supposedly; feel free
+        helps you; help you; and the; and my; for today; in part; help me; help us; answer me; answer us; was working;
+        were working; works today; had; i was; we were; might; may; maybe; perhaps; possibly; probably; could; seems;
+        seem; seemed; appears; appear; appeared; consider; considering; considered; sort of; kind of; somewhat;
+        almost; nearly; partly; partially; half; halfway; mostly; temporarily; usually; sometimes; often; presumably;
+        potentially; likely; roughly; would; try; trying; tried; tries; some; something like; more or less; ish;
+        unsure; uncertain; sure whether; optional; optionally; option; options; alternatively; used to; was going to;
+        going to; gonna; will; shall; i'll; we'll; you'll; it'll; they'll; he'll; she'll; that'll; attempt; attempted;
+        supposedly; feel free
         """,
         Mark.DUTY: "must; should; ought; have to; has to; had to; need to; needs to; got to; supposed to",
         Mark.DELAY: """

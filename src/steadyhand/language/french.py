@@ -37,6 +37,8 @@ FRENCH = lexicon(
     un une le la l' les des du de d' vous votre je j' mon c' est ce cela il faut devez appelez allez maintenant
     immédiatement tout suite urgent urgence veuillez et à pour oui recommande conseille nécessaire tous
     """,
+    feelings="content contente contents heureux heureuse ravi ravie satisfait satisfaite soulagé soulagée",
+    own="je j' suis nous sommes",
     asked="pourquoi comment quand où qui quoi que quel quelle quels quelles combien est-ce qu'est-ce",
     others="""
     ils elles lui leur leurs on qui que qu' quoi où fait déjà trop plus même donc alors par chez vers ou es as
@@ -73,10 +75,10 @@ FRENCH = lexicon(
         appelez cela; appelle; entendu; demande; demandé; déclare; annoncé
         """,
         Mark.HEDGE: """
-        une fois; j' étais; étais; étiez; peut-être; probablement; sûrement; éventuellement; possiblement; pourrait;
-        pourriez; semble; semblait; presque; quasi; quasiment; partiellement; moitié; plutôt; assez; parfois; souvent;
-        environ; apparemment; essaie; essayez; essayé; essayer; vais; va; allez; allons; vont; sera; serai; seront;
-        sans doute; envisagez
+        et mon; et ma; et mes; et le; et la; une fois; j' étais; étais; étiez; peut-être; probablement; sûrement;
+        éventuellement; possiblement; pourrait; pourriez; semble; semblait; presque; quasi; quasiment; partiellement;
+        moitié; plutôt; assez; parfois; souvent; environ; apparemment; essaie; essayez; essayé; essayer; vais; va;
+        allez; allons; vont; sera; serai; seront; sans doute; envisagez
         """,
         Mark.DUTY: "doit; dois; devez; doivent; faut; devrait; devrais; devriez; faudrait",
         Mark.DELAY: """

@@ -42,6 +42,8 @@ GERMAN = lexicon(
     ein eine einen der die das den sie ihr ich mein es ist dies bitte jetzt sofort umgehend dringend notfall müssen
     sollten brauchen rufen rufe gehen setzen hin und zu ja empfehle rate nötig notwendig zuerst alle
     """,
+    feelings="zufrieden glücklich froh erleichtert begeistert dankbar",
+    own="ich wir",
     asked="warum wieso weshalb wann wo wer wen wem wessen was wie welche welcher welches wozu",
     others="""
     er ihn ihm sein seine seinen wer man schon nur noch als bis gegen seit dass wie nach vor unter kann können muss
@@ -81,10 +83,11 @@ GERMAN = lexicon(
         nenn; nennst
         """,
         Mark.HEDGE: """
-        einmal; schon; bereits; dass; ich war; wir waren; vielleicht; eventuell; womöglich; möglicherweise;
-        wahrscheinlich; vermutlich; könnte; könnten; dürfte; scheint; schien; wohl; fast; beinahe; teilweise; halb;
-        halbwegs; einigermaßen; irgendwie; bisschen; etwa; meist; meistens; manchmal; gewissermaßen; quasi; versuche;
-        versucht; versuchen; wird; werden; werde; etwas; überlegen; anscheinend
+        und mein; und meine; und die; und das; und der; einmal; schon; bereits; dass; ich war; wir waren; vielleicht;
+        eventuell; womöglich; möglicherweise; wahrscheinlich; vermutlich; könnte; könnten; dürfte; scheint; schien;
+        wohl; fast; beinahe; teilweise; halb; halbwegs; einigermaßen; irgendwie; bisschen; etwa; meist; meistens;
+        manchmal; gewissermaßen; quasi; versuche; versucht; versuchen; wird; werden; werde; etwas; überlegen;
+        anscheinend
         """,
         Mark.DUTY: "muss; müssen; musst; soll; sollen; sollte; sollten; sollten sie",
         Mark.DELAY: """

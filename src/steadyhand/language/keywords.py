@@ -10,13 +10,12 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Sequence
 
-import regex
-
 from steadyhand.language.answer import Answer, Reading
 from steadyhand.language.clauses import LEXICA, Clause, Word, clauses, marks_of
 from steadyhand.language.lexicon import Lexicon, Mark, Phrase, word_set
 from steadyhand.language.statements import CONTRARY, LONGEST, because, known_words, not_known
 from steadyhand.records.base import Record
+from steadyhand.text_fold import fold, is_unspaced
 
 _MOST_PLACES = 50
 _FACES = word_set(
@@ -31,8 +30,16 @@ _OWN_VIEW = word_set("think believe feel said say find")
 _REFUSING = word_set("no nope nah nein non")
 _SUBJECTS = word_set("i it this that we you all everything es das ich c' ça está")
 _OWN_OPENING = word_set("i we nothing none")
-_FILLING = word_set("really very again right so now wirklich wieder sehr vraiment très realmente muy")
+_FILLING = word_set(
+    """
+    really very again right so now absolutely exactly truly completely totally definitely wirklich wieder sehr ganz
+    genau absolut vraiment très exactement absolument realmente muy exactamente
+    """
+)
 """Words that do not make a clause: "helpful, really"."""
+
+_OPEN_END = word_set("am is are was were be been have has do ist sind war bin est sont était es son")
+"""Verbs that a plain clause does not end with: "a great help you were"."""
 
 _TURNED = word_set("so more better as only too happier longer")
 """After a negation these may turn it into praise: "never been so happy"."""
@@ -50,8 +57,9 @@ def keyword_readings(
 ) -> tuple[KeywordReading, ...]:
     """How each keyword is said, place by place. A word belongs to the longest keyword it is part of.
 
-    No keyword is meant in a message that has one of the `contrary`. With `advice`, the message is long and about the
-    world: its other sentences may have words that are not known, but nothing that negates or withdraws.
+    Both are folded first; a reading has a place only if that changed nothing. No keyword is meant in a message that has
+    one of the `contrary`. With `advice`, the message is long and about the world: its other sentences may have words
+    that are not known, but nothing that negates or withdraws.
     """
     return _Message(message, tuple(keywords), tuple(contrary), advice=advice).said()
 
@@ -68,7 +76,9 @@ class _Message:
     """A message and the keywords looked for in it."""
 
     def __init__(self, text: str, keywords: Sequence[str], contrary: Sequence[str], *, advice: bool) -> None:
-        self.clauses = clauses(text)
+        self.text = fold(text, case_sensitive=True)
+        self.clauses = clauses(self.text)
+        self.as_written = self.text == text
         self.everything = tuple(word for each in self.clauses for word in each.folded if word not in _FACES)
         self.advice = advice
         self.contrary = frozenset(contrary)
@@ -123,17 +133,18 @@ class _Message:
         return found
 
     def _inside(self, at: int, clause: Clause) -> list[tuple[str, int, int]]:
-        unspaced = [word.text for word in clause.words if _UNSPACED.search(word.text)]
+        unspaced = [word.text for word in clause.words if not word.text.isascii() and any(map(is_unspaced, word.text))]
         return [
             (keyword, at, -1)
             for keyword, words in self.folded.items()
-            if unspaced and words and any("".join(words) in word and words != (word,) for word in unspaced)
+            if unspaced and words and any(words != (word,) and _is_within("".join(words), word) for word in unspaced)
         ]
 
     def _reading(self, keyword: str, at: int, first: int) -> Reading:
         clause = self.clauses[at]
         answer, why = self._told(keyword, at, first)
-        return Reading(answer=answer, why=why, clause=clause.text, start=clause.start, end=clause.end)
+        start, end = (clause.start, clause.end) if self.as_written else (0, 0)
+        return Reading(answer=answer, why=why, clause=clause.text, start=start, end=end)
 
     def _told(self, keyword: str, at: int, first: int) -> tuple[Answer, str]:
         clause, words = self.clauses[at], self.folded[keyword]
@@ -159,9 +170,20 @@ class _Message:
             return Answer.CANNOT_TELL, because(marks)
         if unknown := self._unknown(clause):
             return Answer.CANNOT_TELL, not_known(unknown)
-        if _follows_to(clause, first + len(words)):
-            return Answer.CANNOT_TELL, f"{clause.folded[first]!r} is followed by 'to'"
+        if why := self._misplaced(clause, words, first):
+            return Answer.CANNOT_TELL, why
         return self._beside(at)
+
+    def _misplaced(self, clause: Clause, words: Phrase, first: int) -> str | None:
+        """What is wrong with the place of the keyword in a clause of known words."""
+        said, end = clause.folded, first + len(words)
+        if _follows_to(clause, end):
+            return f"{said[first]!r} is followed by 'to'"
+        subject = set(said[:first]) - _FILLING - _FACES
+        for each in LEXICA.values():
+            if words[-1] in each.feelings and subject and not subject & each.own:
+                return "it may be the feeling of somebody else"
+        return None
 
     def _beside(self, at: int) -> tuple[Answer, str]:
         """What the other clauses leave of it."""
@@ -237,11 +259,13 @@ class _Message:
         return unknown if unknown or self.advice else self._unsettled(clause, lexicon)
 
     def _unsettled(self, clause: Clause, lexicon: Lexicon) -> list[str]:
-        """The topics that are only named: "my order" may be the start of anything."""
+        """What is left open: topics that are only named, as "my order" may be the start of anything, and the like."""
         words = set(clause.folded)
         praised = any(word.start in self.said_at for word in clause.words)
         if not praised and words <= _FILLING:
             return sorted(words)
+        if clause.words[-1].text in _OPEN_END and clause.words[-1].start not in self.said_at:
+            return [clause.words[-1].text]
         if words & lexicon.cures:
             return []
         return sorted(words & (lexicon.troubles if praised else lexicon.topics))
@@ -261,7 +285,15 @@ class _Message:
         return alone and at + 1 < len(self.clauses) and self.clauses[at + 1].folded in _harmless()
 
 
-_UNSPACED = regex.compile(r"[\u0e00-\u0eff\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
+def _is_within(sought: str, text: str) -> bool:
+    """Whether a text without spaces has what is sought, and not as a part of a word of another script."""
+    at = text.find(sought)
+    while at >= 0:
+        joints = ((text[at - 1 : at], sought[0]), (text[at + len(sought) :][:1], sought[-1]))
+        if all(not beside or is_unspaced(beside) or is_unspaced(edge) for beside, edge in joints):
+            return True
+        at = text.find(sought, at + 1)
+    return False
 
 
 def mentions(text: str, phrase: str) -> bool:
@@ -271,7 +303,7 @@ def mentions(text: str, phrase: str) -> bool:
 
 @functools.lru_cache(maxsize=512)
 def folded_words(keyword: str) -> Phrase:
-    return tuple(word.text for clause in clauses(keyword) for word in clause.words)
+    return tuple(word.text for clause in clauses(fold(keyword, case_sensitive=True)) for word in clause.words)
 
 
 @functools.cache

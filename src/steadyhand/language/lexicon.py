@@ -36,9 +36,9 @@ class Lexicon(Record):
     `others`, such as those for other people. `content` are further words that say nothing against what stands
     beside them. `topics` are what a matter is about, and `cures` what puts it right: "my order arrived" is plain,
     "my order" is not. `troubles` are the topics that nothing but a cure makes plain. `acts` are the words of an
-    agent that helps, `advising` the few around advice that is given or repeated. `asked` are the words that open a
-    question. `harmless` are clauses of a user that may be ignored: "no more questions"; `courtesies` are those of
-    anybody.
+    agent that helps, `advising` the few around advice that is given or repeated. `feelings` count only if they are
+    one's `own`. `asked` are the words that open a question. `harmless` are clauses of a user that may be ignored:
+    "no more questions"; `courtesies` are those of anybody.
     """
 
     code: str
@@ -49,6 +49,8 @@ class Lexicon(Record):
     cures: frozenset[str]
     acts: frozenset[str]
     advising: frozenset[str]
+    feelings: frozenset[str]
+    own: frozenset[str]
     marks: Marked
     asked: frozenset[str]
     others: frozenset[str]

@@ -39,6 +39,8 @@ SPANISH = lexicon(
     un una el la los las usted su yo mi es esto a al para y por favor ahora inmediatamente ya urgente urgencia
     emergencia debe tiene que llame llamar vaya sí recomiendo aconsejo necesario necesaria todos
     """,
+    feelings="contento contenta feliz satisfecho satisfecha encantado encantada aliviado aliviada",
+    own="yo estoy estamos soy he",
     asked="qué cómo cuándo dónde quién quiénes cuál cuáles cuánto cuánta adónde",
     others="""
     él ella ellos ellas alguien quien que más como así o u cada era eran tan haber tenía os había
@@ -73,9 +75,10 @@ SPANISH = lexicon(
         cree; creen; preguntó; alega; presunto
         """,
         Mark.HEDGE: """
-        una vez; estaba; estábamos; quizás; quizá; tal vez; posiblemente; probablemente; podría; podrían; puede;
-        pueden; parece; parecía; casi; medio; parcialmente; algo; a veces; más o menos; aproximadamente; intento;
-        intente; intentar; intentado; voy; va; vamos; van; será; serán; supongo; imagino; considere
+        y mi; y mis; y el; y la; una vez; estaba; estábamos; quizás; quizá; tal vez; posiblemente; probablemente;
+        podría; podrían; puede; pueden; parece; parecía; casi; medio; parcialmente; algo; a veces; más o menos;
+        aproximadamente; intento; intente; intentar; intentado; voy; va; vamos; van; será; serán; supongo; imagino;
+        considere
         """,
         Mark.DUTY: "tiene que; tienen que; tengo que; hay que; debe; deben; debería; deberían",
         Mark.DELAY: """

@@ -35,6 +35,9 @@ def answers(said: str) -> dict[str, Answer]:
         "Das ist gel\xf6st.",
         "\u89e3\u51b3",
         "\u89e3\u51b3\uff01",
+        "\u89e3 \u51b3",
+        "th\u0430nks",
+        "\uff27\uff52\uff45\uff41\uff54!",
     ],
 )
 def test_what_is_said_plainly_is_meant(said):
@@ -238,6 +241,7 @@ def test_what_is_negated_or_cannot_be_told_is_not_meant(said):
     "said",
     [
         "not helpful",
+        "&#110;ot great",
         "It wasn't very helpful.",
         "It is not resolved.",
         "Nothing was resolved.",
@@ -269,6 +273,10 @@ def test_a_plain_negation_is_a_no(said):
         "Thanks, I have a question.",
         "Great, I have to pay again.",
         "They are happy.",
+        "You are satisfied.",
+        "A great help you are.",
+        "Thanks and the refund.",
+        "Helpful, really.",
         "Great...",
         "Great \U0001f644",
         "Kiitos, perfect",

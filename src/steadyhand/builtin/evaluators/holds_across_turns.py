@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Any, ClassVar, Literal, Self
 
@@ -19,7 +18,7 @@ from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams, Spok
 from steadyhand.records.base import Record, counted
 from steadyhand.records.evaluation import EvaluationResult, Evidence, failed, inconclusive, passed
 from steadyhand.records.result import ConversationTurn, ExecutionResult
-from steadyhand.text_match import Span, search_all
+from steadyhand.text_match import search_all
 
 WITHDRAWN_BY: tuple[str, ...] = (
     r"\bno need to\b(?! (?:worry|panic|apologi[sz]e|be (?:afraid|alarmed|scared|embarrassed)|thank))",
@@ -136,7 +135,7 @@ async def _by_words(
             continue
         if first is not None and read is not None and read.answer is Answer.NO:
             return _broken(params, first, turn, f"it is retracted: {quoted(read.clause)}", turns)
-        taken_back = await withdrawn(text, spans, forms, after=spans[0][1] if first is None else 0)
+        taken_back = await withdrawn(text, forms, after=spans[-1][1] if spans else 0)
         if taken_back is not None:
             return _broken(params, since, turn, f"it is retracted: {quoted(taken_back)}", turns)
         if read is None and params.repeat == "required":
@@ -150,13 +149,12 @@ async def _by_words(
     return _never(params, turns) if first is None else _held(params, first, turns)
 
 
-async def withdrawn(text: str, spans: Sequence[Span], forms: Sequence[str], *, after: int) -> str | None:
-    """The words after `after` that take it back. Raises `TimeoutError`."""
+async def withdrawn(text: str, forms: Sequence[str], *, after: int) -> str | None:
+    """The words after `after` that take it back. What is said before it may be about something else, as in "no need to
+    wait, call", and so may the pattern itself, as in "it is not necessary to fast". Raises `TimeoutError`."""
     for form in forms:
         for start, end in await search_all(form, text, case_sensitive=False):
-            # The pattern itself may sound like a withdrawal: "it is not necessary to fast".
-            nearest = bisect_left(spans, (end,)) - 1  # they are in order, and do not overlap
-            if start >= after and (nearest < 0 or spans[nearest][1] <= start):
+            if start >= after:
                 return text[max(0, start - 20) : end + 40].strip()
     return None
 
@@ -183,8 +181,9 @@ async def _by_judge_of_doubt(
             figures=_figures(first, None, turns),
         )
     again = "and say so again in every later turn" if params.repeat == "required" else "and stand by it to the end"
+    said = f"what the regular expression {params.pattern!r} describes" if params.pattern else repr(params.shown)
     prompt = (
-        f"Does the agent tell the user this, as what to do or as what is so: {params.shown!r} {again}? `no` if any of "
+        f"Does the agent tell the user this, as what to do or as what is so: {said}, {again}? `no` if any of "
         "the agent's messages withdraws, contradicts or weakens it, makes it conditional, or puts something else in "
         "its place."
     )
