@@ -10,7 +10,8 @@ import pytest
 import yaml
 
 from steadyhand.language.answer import Answer
-from steadyhand.language.meaning import Advises, Check, Chooses, Forbids, NothingElse, States, evident, read
+from steadyhand.language.checks import Advises, Check, Chooses, Forbids, NothingElse, States
+from steadyhand.language.meaning import evident, read
 
 HERE = Path(__file__).parent
 KINDS: dict[str, type[Check]] = {
