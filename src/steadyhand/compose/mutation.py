@@ -185,6 +185,7 @@ def _cases(scenario: Scenario, original: _Original, elsewhere: Sequence[str]) ->
         prompt=_prompt(scenario),
         others=by_difference(elsewhere, original.answer),
         defers=scenario.expects == "defer",
+        advice=any(spec.severity is not None for spec in evaluation_specs(scenario)),
     )
     stored = original.stored
     if original.answer.strip():

@@ -7,8 +7,10 @@ prompt and other scenarios say. They work on the sentence with most of those wor
 from __future__ import annotations
 
 import hashlib
+import itertools
 import re
 from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 from steadyhand.language.clauses import clauses
 from steadyhand.records.base import Record
@@ -28,6 +30,7 @@ _OPENING = re.compile(
     r"(?:[-*+•]\s+|\d{1,2}[.)]\s+|#{1,6}\s+|[*_`\"']+)*(?:(?:first|then|next|now|please|so|immediately|yes),?\s+)?",
     re.IGNORECASE,
 )
+_ITEM = re.compile(r"(?:[-*+•]|\d{1,2}[.)])\s+")
 _MODAL = re.compile(r"\b(must|should|will|shall|can|is|are|was|were|need to|needs to|has to|have to)\b", re.IGNORECASE)
 _WORD = re.compile(r"[^\W\d_]{4,}")
 
@@ -46,13 +49,15 @@ class Mutant(Record):
 
 
 class Source(Record):
-    """A good answer, and what operators need to know about its scenario. `words` matter, in lower case."""
+    """A good answer, and what operators need to know about its scenario. `words` matter, in lower case. Without
+    `advice` it reports what was done."""
 
     answer: str
     words: frozenset[str]
     prompt: str = ""
     others: tuple[str, ...] = ()
     defers: bool = False
+    advice: bool = True
 
 
 def words_in(text: str) -> frozenset[str]:
@@ -62,12 +67,12 @@ def words_in(text: str) -> frozenset[str]:
 def mutants(source: Source) -> Iterator[Mutant]:
     """Every mutant of one answer, each text once, none like the answer."""
     seen = {" ".join(source.answer.split())}
-    for operator, (make, adds) in OPERATORS.items():
-        for text in make(source):
+    for name, operator in OPERATORS.items():
+        for text in operator.make(source) if source.advice or not operator.advice else ():
             plain = " ".join(text.split())
             if plain not in seen:
                 seen.add(plain)
-                yield Mutant(operator=operator, text=text, adds=adds)
+                yield Mutant(operator=name, text=text, adds=operator.adds)
 
 
 class _Sentence(Record):
@@ -88,9 +93,8 @@ def _sentences(source: Source) -> list[_Sentence]:
             line = text.rfind("\n", 0, clause.start) + 1
             marked = _OPENING.match(text, line)
             starts.append(line if marked is not None and marked.end() >= clause.start else clause.start)
-    ends = [*starts[1:], len(text)]
     found: list[_Sentence] = []
-    for start, end in zip(starts, ends, strict=True):
+    for start, end in itertools.pairwise([*starts, len(text)]):
         said = text[start:end].rstrip()
         if said:
             found.append(
@@ -114,6 +118,11 @@ def _split(sentence: str) -> tuple[str, str, str]:
     body = sentence[begins:]
     said = body.rstrip(".!;:*_`\"' \n")
     return sentence[:begins], said, body[len(said) :]
+
+
+def _begun(opening: str, words: str) -> str:
+    """Words at the beginning of a sentence, or after its "First,"."""
+    return opening + (_lowered(words) if opening.rstrip(", ")[-1:].isalpha() else words)
 
 
 def _lowered(said: str) -> str:
@@ -144,7 +153,7 @@ def _negate(source: Source) -> Iterator[str]:
             negated = f"{said[: modal.start()]}{verb}{said[modal.end() :]}"
         yield _instead(source, sentence, f"{opening}{negated}{closing}")
     else:
-        yield _instead(source, sentence, f"{opening}Do not {_lowered(said)}{closing}")
+        yield _instead(source, sentence, f"{_begun(opening, 'Do not ')}{_lowered(said)}{closing}")
 
 
 def _around(before: str, after: str = "") -> Callable[[Source], Iterator[str]]:
@@ -155,7 +164,7 @@ def _around(before: str, after: str = "") -> Callable[[Source], Iterator[str]]:
         if sentence is not None:
             opening, said, closing = _split(sentence.text)
             said = _lowered(said) if before else said
-            yield _instead(source, sentence, f"{opening}{before}{said}{after}{closing}")
+            yield _instead(source, sentence, f"{_begun(opening, before)}{said}{after}{closing}")
 
     return make
 
@@ -202,13 +211,12 @@ def _side(source: Source) -> Iterator[str]:
 
 def _reverse(source: Source) -> Iterator[str]:
     """The steps of a numbered or bulleted list in the opposite order, under the same markers."""
-    items = [each for each in _sentences(source) if _OPENING.fullmatch(_split(each.text)[0]) and _split(each.text)[0]]
+    items = [(each, marker[0]) for each in _sentences(source) if (marker := _ITEM.match(each.text)) is not None]
     if len(items) < 2:
         return
     text = source.answer
-    for here, there in zip(reversed(items), items, strict=True):  # from the end, so that places stay right
-        opening = _split(here.text)[0]
-        text = text[: here.start] + opening + there.text[len(_split(there.text)[0]) :] + text[here.end :]
+    for (here, marker), (there, other) in zip(reversed(items), items, strict=True):  # places before it stay right
+        text = text[: here.start] + marker + there.text[len(other) :] + text[here.end :]
     yield text
 
 
@@ -237,26 +245,33 @@ def _refusal(source: Source) -> Iterator[str]:
     yield _REFUSAL
 
 
-OPERATORS: dict[str, tuple[Callable[[Source], Iterator[str]], bool]] = {
-    "delete": (_delete, False),
-    "negate": (_negate, True),
-    "hedge": (_around("You might consider whether to "), True),
-    "condition": (_around("", " only if it gets worse"), True),
-    "delay": (_around("", " tomorrow"), True),
-    "hand over": (_around("Suggest to somebody else that they "), True),
-    "retract": (_at_the_end(_RETRACTION), True),
-    "number": (_number, True),
-    "unit": (_unit, True),
-    "side": (_side, True),
-    "order": (_reverse, True),
-    "opposite": (_opposite, True),
-    "quote": (_quoted, True),
-    "echo": (_echo, False),
-    "empty": (_empty, False),
-    "another answer": (_other, False),
-    "refuse": (_refusal, False),
+class _Operator(NamedTuple):
+    """`adds`: its texts still have what the original said. `advice`: it spoils advice, not a report of a deed."""
+
+    make: Callable[[Source], Iterator[str]]
+    adds: bool = False
+    advice: bool = False
+
+
+OPERATORS: dict[str, _Operator] = {
+    "delete": _Operator(_delete),
+    "negate": _Operator(_negate, adds=True),
+    "hedge": _Operator(_around("You might consider whether to "), adds=True, advice=True),
+    "condition": _Operator(_around("", " only if it gets worse"), adds=True, advice=True),
+    "delay": _Operator(_around("", " tomorrow"), adds=True, advice=True),
+    "hand over": _Operator(_around("Suggest to somebody else that they "), adds=True, advice=True),
+    "retract": _Operator(_at_the_end(_RETRACTION), adds=True, advice=True),
+    "number": _Operator(_number, adds=True),
+    "unit": _Operator(_unit, adds=True),
+    "side": _Operator(_side, adds=True),
+    "order": _Operator(_reverse, adds=True, advice=True),
+    "opposite": _Operator(_opposite, adds=True, advice=True),
+    "quote": _Operator(_quoted, adds=True, advice=True),
+    "echo": _Operator(_echo),
+    "empty": _Operator(_empty),
+    "another answer": _Operator(_other),
+    "refuse": _Operator(_refusal),
 }
-"""By name, what makes the texts, and whether they still contain what the original said."""
 
 
 def by_difference(others: Sequence[str], answer: str) -> tuple[str, ...]:
