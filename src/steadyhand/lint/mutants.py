@@ -45,7 +45,8 @@ class Mutant(Record):
 
     @property
     def hash(self) -> str:
-        return hashlib.sha256(self.text.encode()).hexdigest()[:12]
+        """Begins with a letter, because YAML would read some as numbers."""
+        return f"m{hashlib.sha256(self.text.encode()).hexdigest()[:11]}"
 
 
 class Source(Record):

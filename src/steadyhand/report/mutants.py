@@ -12,7 +12,7 @@ from steadyhand.report.table import Cell, Page, one_line, render_table
 
 _SCENARIOS = ("scenario", "killed", "survived", "equivalent", "needs a judge", "share")
 _CHECKS = ("scenario", "check", "killed", "survived", "not applicable")
-_PIECE = re.compile(r"\s+|\w+|[^\w\s]")
+_PIECE = re.compile(r"\s+|\d+[.,]\d+|\w+|[^\w\s]")
 _MOST_SHOWN = 40
 
 

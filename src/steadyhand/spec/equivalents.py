@@ -19,7 +19,7 @@ class EquivalentShape(Shape):
 
     scenario: Name = Field(description="Id of the scenario")
     operator: Name = Field(description="Name of the operator")
-    hash: str = Field(pattern=r"^[0-9a-f]{12}$", description="Hash of the mutant's text, as the report shows it")
+    hash: str = Field(pattern=r"^m[0-9a-f]{11}$", description="Hash of the mutant's text, as the report shows it")
     reason: Name = Field(description="Why it is no worse")
 
 
