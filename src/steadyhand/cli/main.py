@@ -32,6 +32,7 @@ _COMMANDS = {
     "validate": ("steadyhand.cli.validate:validate", "Check files for errors without running anything."),
     "lint": ("steadyhand.cli.lint:lint", "Find checks that are valid but probably wrong."),
     "selftest": ("steadyhand.cli.selftest:selftest", "Test a scenario's checks against its own example answers."),
+    "mutate": ("steadyhand.cli.mutate:mutate", "Make good answers bad, and show which ones the checks miss."),
     "list": ("steadyhand.cli.scenario_list:list_scenarios", "List scenarios."),
     "plan": ("steadyhand.cli.plan:plan", "Calculate how many trials it takes to bound the failure rate."),
     "resume": ("steadyhand.cli.resume:resume", "Finish an interrupted run and retry its errors."),
@@ -56,12 +57,12 @@ _COMMANDS = {
 }
 _MARKS = ("STEADYHAND_TRIAL", "STEADYHAND_COMMAND")
 _HEADINGS = {
-    "Write scenarios": ("init", "validate", "lint", "selftest", "list", "import", "schema"),
+    "Write scenarios": ("init", "validate", "lint", "selftest", "mutate", "list", "import", "schema"),
     "Run them": ("run", "matrix", "plan", "resume", "merge", "gateway", "mcp", "scenario"),
     "Read results": ("runs", "show", "report", "view", "compare", "gate", "baseline", "export"),
     "Check judges": ("rejudge", "labels", "calibrate"),
 }
-_SCENARIO_COMMANDS = {"Commands": ("run", "validate", "lint", "selftest", "list", "matrix")}
+_SCENARIO_COMMANDS = {"Commands": ("run", "validate", "lint", "selftest", "mutate", "list", "matrix")}
 
 
 class LazyGroup(shared.Group):

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import itertools
 import secrets
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from steadyhand.builtin.plugin import make_database
-from steadyhand.compose.models import DEFAULT_KIND, Judges, Models, Tape
+from steadyhand.compose.models import DEFAULT_KIND, Judges, Models, Tape, build_gate, providers_of
 from steadyhand.compose.scenarios import (
     ScenarioRegistries,
     needs_agent,
@@ -28,6 +29,7 @@ from steadyhand.engine.context import PreparedCheck, PreparedStep, ScoreRubric, 
 from steadyhand.engine.limits import LagMonitor, SpendingLimit, SystemClock
 from steadyhand.engine.model_call import RetryPolicy
 from steadyhand.errors import SetupError
+from steadyhand.judging.cost import Prices
 from steadyhand.language.thoughts import Marks, marks_of
 from steadyhand.plugins.plugin import (
     AgentFactory,
@@ -211,29 +213,18 @@ class Builder:
 
     def build_stored(self, scenario: Scenario, stored: TrialRecord) -> TrialParts:
         """The parts that judge a stored trial of the scenario."""
-        from steadyhand.engine.stored_trial import StoredAgent, StoredEnvironment
-
-        registry = self._registries.registry(scenario)
-        agent = StoredAgent(stored.agent, stored.shows) if stored.shows is not None else None
-        return TrialParts(
-            scenario=scenario,
-            key=stored.key,
-            environment=StoredEnvironment(),
-            evaluator=registry.evaluator,
+        return msgspec.structs.replace(
+            stored_parts(scenario, stored, self._registries.registry(scenario)),
             checks=self._checks,
             steps=self._steps,
             doubts=self._doubts(scenario, self._judges),
-            agent=agent,
             judge=self._judge(scenario),
-            model_name=stored.model,
-            seed=stored.seed,
             score_rubric=self._judges.rubric_scorer(scenario),
             lag=self._lag,
             gate=self._gate,
             retry=RetryPolicy(retries=self._settings.retries),
             sinks=self._sinks,
             notes=self._notes.get(scenario.id, ()),
-            missing_plugins=stored.missing_plugins,
             thoughts=marks_of(self._settings.reasoning_tags(scenario)),
         )
 
@@ -430,6 +421,58 @@ class Builder:
         from steadyhand.gateway.server import TrialGateway
 
         return TrialGateway(self._gateway, known[1].model)
+
+
+def stored_parts(scenario: Scenario, stored: TrialRecord, registry: Registry) -> TrialParts:
+    """The parts that look at a stored trial again, without a judge."""
+    from steadyhand.engine.stored_trial import StoredAgent, StoredEnvironment
+
+    return TrialParts(
+        scenario=scenario,
+        key=stored.key,
+        environment=StoredEnvironment(),
+        evaluator=registry.evaluator,
+        agent=StoredAgent(stored.agent, stored.shows) if stored.shows is not None else None,
+        model_name=stored.model,
+        seed=stored.seed,
+        missing_plugins=stored.missing_plugins,
+    )
+
+
+class Judging(NamedTuple):
+    """What judges stored trials, outside a run."""
+
+    builder: Builder
+    prices: Prices
+    tape: Tape
+
+
+@contextlib.asynccontextmanager
+async def judging(
+    scenarios: Sequence[Scenario], settings: Settings, registries: ScenarioRegistries
+) -> AsyncGenerator[Judging]:
+    """The judge of these scenarios, ready to be asked. Raises `UsageError`."""
+    providers = providers_of(scenarios, settings, registries)
+    free = tuple(sorted(name for name, facts in providers.items() if facts.free))
+    prices = Prices(dict(settings.config.prices), elsewhere=settings.own_servers(providers), free=free)
+    tape = Tape(settings.options, settings.redactor())
+    with LagMonitor() as lag:
+        parts = RunParts(
+            registries=registries,
+            settings=settings,
+            workspaces=Path(),
+            lag=lag,
+            gate=build_gate(providers, settings, lambda message: None),
+            tape=tape,
+            budget=SpendingLimit(prices, max_cost=settings.options.max_cost, max_tokens=settings.options.max_tokens),
+        )
+        builder = Builder(parts)
+        try:
+            builder.prepare_judging(scenarios)
+            yield Judging(builder, prices, tape)
+        finally:
+            await builder.close()
+            tape.close()
 
 
 def _withheld(variable: str, kind: str) -> str:

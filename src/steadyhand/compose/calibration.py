@@ -12,14 +12,13 @@ from typing import NamedTuple
 
 import msgspec
 
-from steadyhand.compose.builder import Builder, RunParts
+from steadyhand.compose.builder import Builder, judging
 from steadyhand.compose.fingerprint import Fingerprints
-from steadyhand.compose.models import Judges, Models, Tape, build_gate, providers_of
+from steadyhand.compose.models import Judges, Models
 from steadyhand.compose.rejudgement import rejudge_options
 from steadyhand.compose.scenarios import ScenarioRegistries, load_scenarios, open_registries, with_safe_ids
 from steadyhand.compose.settings import ModelRef, Settings
 from steadyhand.engine.context import TrialParts
-from steadyhand.engine.limits import LagMonitor, SpendingLimit
 from steadyhand.engine.rejudgement import CheckKey, key_of, rejudge
 from steadyhand.errors import SetupError, StoreError, UsageError
 from steadyhand.judging.agreement import Case, agreement, shortfall
@@ -312,32 +311,11 @@ async def calibrate(labels: Path, settings: Settings) -> Calibrated:
     scenarios = list({case.scenario.id: case.scenario for case in found}.values())
     if any(settings.judge(scenario) is None for scenario in scenarios):
         raise SetupError("no judge is set; name one with `--judge provider/model` or `judge` in steadyhand.toml")
-    providers = providers_of(scenarios, settings, registries)
-    free = tuple(sorted(name for name, facts in providers.items() if facts.free))
-    prices = Prices(dict(settings.config.prices), elsewhere=settings.own_servers(providers), free=free)
-    budget = SpendingLimit(prices, max_cost=settings.options.max_cost, max_tokens=settings.options.max_tokens)
-    tape = Tape(settings.options, redactor)
-    with LagMonitor() as lag:
-        parts = RunParts(
-            registries=registries,
-            settings=settings,
-            workspaces=Path(),
-            lag=lag,
-            gate=build_gate(providers, settings, lambda message: None),
-            tape=tape,
-            budget=budget,
-        )
-        builder = Builder(parts)
-        try:
-            builder.prepare_judging(scenarios)
-            asked = await ask_all(builder, found, prices, concurrency=settings.concurrency)
-            judges = Judges(Models(registries, settings, tape), settings, registries)
-            fingerprints = Fingerprints(settings, redactor, registries)
-            compared = Compared(found, asked.cases)
-            made = calibrations_of(compared, judges, fingerprints, labels=labels, skipped=cases.skipped)
-        finally:
-            await builder.close()
-            tape.close()
+    async with judging(scenarios, settings, registries) as open_judge:
+        asked = await ask_all(open_judge.builder, found, open_judge.prices, concurrency=settings.concurrency)
+        judges = Judges(Models(registries, settings, open_judge.tape), settings, registries)
+        fingerprints = Fingerprints(settings, redactor, registries)
+        made = calibrations_of(Compared(found, asked.cases), judges, fingerprints, labels=labels, skipped=cases.skipped)
     return Calibrated(made, asked.cases, cases.skipped, asked.spent)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from steadyhand.compose.models import asks_judge
 from steadyhand.compose.scenarios import ScenarioRegistries
 from steadyhand.engine.context import RunningTrial, TrialParts
 from steadyhand.engine.evaluation import Evaluation
@@ -95,12 +96,19 @@ async def _check(scenario: Scenario, registries: ScenarioRegistries, answer: str
         environment=registry.environment("local")(nowhere),
         evaluator=registry.evaluator,
     )
+    return await check_answer(parts, registry, answer)
+
+
+async def check_answer(parts: TrialParts, registry: Registry, answer: str) -> list[EvaluationResult]:
+    """What the checks that depend on the reply alone say of it; with a judge among the parts, judged checks too."""
     evaluation = Evaluation(RunningTrial(parts))
     result = ExecutionResult(reply=answer, stdout=answer, messages=(Message(role="assistant", content=answer),))
-    for spec in evaluation_specs(scenario):
-        if not registry.has("evaluators", spec.type) or not deterministic(registry.evaluator(spec.type)):
+    for spec in evaluation_specs(parts.scenario):
+        if not registry.has("evaluators", spec.type):
             continue
-        await evaluation.check(spec, result, stage="step", step=0)
+        alone = deterministic(registry.evaluator(spec.type))
+        if alone or (parts.judge is not None and asks_judge(spec, registry)):
+            await evaluation.check(spec, result, stage="step", step=0)
     return evaluation.results
 
 
