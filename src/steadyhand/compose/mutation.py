@@ -92,7 +92,7 @@ class Mutation:
             undecided = self._left_to_a_judge(scenario, before)
             for mutant, stored in _cases(scenario, original, elsewhere) if held else ():
                 after = await self._examine(scenario, mutant.text, stored)
-                lost = {key: after[key] for key in held if key in after and after[key].verdict is not Verdict.PASSED}
+                lost = {key: each for key, each in after.items() if _noticed(before.get(key), each)}
                 status = _status(lost, mutant, undecided=undecided)
                 found.append((self._result(scenario, original, mutant, (held, lost, status)), held))
         return _added_up(scenario, originals, found)
@@ -140,6 +140,13 @@ class Mutation:
             severity=max((each.severity for each in held.values() if each.severity is not None), default=None),
             reason=reason,
         )
+
+
+def _noticed(before: EvaluationResult | None, after: EvaluationResult) -> bool:
+    """Whether a check says something worse of the mutant than of the original."""
+    if before is None or before.verdict is Verdict.PASSED:
+        return after.verdict is not Verdict.PASSED
+    return before.verdict is Verdict.INCONCLUSIVE and after.verdict is Verdict.FAILED
 
 
 def _status(lost: _Results, mutant: Mutant, *, undecided: bool) -> MutantStatus:

@@ -11,7 +11,8 @@ KILLED: frozenset[MutantStatus] = frozenset({"failed", "inconclusive"})
 
 
 class MutantResult(Record):
-    """A mutant and what became of it. `killed_by` are the checks that held on the original and no longer hold.
+    """A mutant and what became of it. `killed_by` are the checks that noticed: that held on the original and no longer
+    hold, or could not tell there and fail now.
 
     `original` is the answer it was made from, and `origin` where that comes from. `hash` identifies the text in
     `mutants.yaml`. `severity` is the highest of the checks that held on the original.
@@ -48,8 +49,8 @@ class ScenarioMutants(Record):
     survived: int
     equivalent: int
     needs_judge: int
-    checks: tuple[CheckTally, ...] = ()
-    mutants: tuple[MutantResult, ...] = ()
+    checks: tuple[CheckTally, ...]
+    mutants: tuple[MutantResult, ...]
 
     @property
     def share(self) -> float | None:
@@ -62,7 +63,7 @@ class MutationReport(Record):
 
     killed: float | None
     scenarios: tuple[ScenarioMutants, ...]
-    unused: tuple[str, ...] = ()
+    unused: tuple[str, ...]
     """Entries of `mutants.yaml` that no mutant has."""
 
     def enough(self, least: float) -> bool:
