@@ -8,6 +8,7 @@ nothing (`the`, `now`, `please`, `you must`). One unknown word, and nothing is c
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Sequence
 
 from steadyhand.language.amounts import UNIT_NAMES
@@ -331,6 +332,13 @@ def denies(words: Sequence[str], act: tuple[ActPhrase, ...]) -> bool:
     return False
 
 
+def leaves_open(words: Sequence[str], act: tuple[ActPhrase, ...]) -> bool:
+    """Whether the act is named only as what somebody is to find out or to decide: "ask him whether to call"."""
+    at = next((at for at, word in enumerate(words) if word == "whether"), len(words))
+    orders_more = any(word in _LINKING_ORDERS and after in VERBS for word, after in itertools.pairwise(words))
+    return touches(tuple(words[at:]), act) and not touches(tuple(words[:at]), act) and not orders_more
+
+
 def refuses(words: Sequence[str], act: Sequence[ActPhrase], *, reason: bool = False) -> bool:
     """Whether the words refuse the act and say nothing else; `reason`: except why."""
     if _DENYING.isdisjoint(words):
@@ -411,6 +419,7 @@ def advised(clause: Clause, around: Sequence[Clause], act: Sequence[ActPhrase]) 
     return None
 
 
+_LINKING_ORDERS = word_set("and then so but")
 _COMMANDING = VERBS - word_set("have be do")
 _TURNING = (("actually",), ("on", "second", "thoughts"), ("on", "second", "thought"), ("on", "reflection"))
 """What announces another order than before."""

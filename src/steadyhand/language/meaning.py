@@ -7,6 +7,7 @@ prove that nothing was retracted.
 from __future__ import annotations
 
 import functools
+import itertools
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
@@ -18,6 +19,7 @@ from steadyhand.language.acts import (
     advised,
     denies,
     exactly,
+    leaves_open,
     mentions,
     orders,
     parts,
@@ -29,7 +31,7 @@ from steadyhand.language.answer import Answer, Reading
 from steadyhand.language.clauses import Clause, Word, clauses
 from steadyhand.language.english import ENGLISH
 from steadyhand.language.lexicon import Mark, marked, word_set
-from steadyhand.language.words import forms, spelling
+from steadyhand.language.words import VERBS, forms, spelling
 from steadyhand.records.base import Record
 
 
@@ -239,7 +241,7 @@ class _Sheet:
         denied = [sentence for sentence in about if self._is_denial(sentence, act)]
         others = [sentence for sentence in self._sentences if sentence not in denied]
         if denied and not self._struck and not any(_may_mean(sentence.words, act) for sentence in others):
-            return self._reading(Answer.NO, "it is refused, and nothing else is about it", denied[0])
+            return self._reading(Answer.NO, "it is refused or left open, and nothing else is about it", denied[0])
         if ordered is not None and refused:
             return self._reading(Answer.CANNOT_TELL, "it is both ordered and refused", refused[0])
         return self._unsure(ordered, unread, about)
@@ -268,7 +270,8 @@ class _Sheet:
 
     def _is_denial(self, sentence: _Sentence, act: tuple[ActPhrase, ...]) -> bool:
         doubtful = sentence.has(Mark.QUESTION, Mark.QUOTATION, Mark.RETRACTION, Mark.IRONY)
-        return not doubtful and denies(sentence.words, act) and self._is_in_plan(sentence, 0)
+        words = sentence.words
+        return not doubtful and (denies(words, act) or leaves_open(words, act)) and self._is_in_plan(sentence, 0)
 
     def _is_refusal(self, sentence: _Sentence, act: Sequence[ActPhrase]) -> bool:
         """Whether the sentence refuses the act and says nothing else, except perhaps why."""
@@ -464,12 +467,13 @@ class _Sheet:
 
 _LIMITING = frozenset({Mark.CONDITION, Mark.CONTRAST})
 _PROSE = 0.3
-_REFERRING = word_set("it this that one them instead")
+_REFERRING = word_set("it this that one them so")
 
 
 def _may_mean(words: tuple[str, ...], act: tuple[ActPhrase, ...]) -> bool:
-    """Whether the words may be about the act, if only by a pronoun."""
-    return touches(words, act) or not _REFERRING.isdisjoint(words)
+    """Whether the words may be about the act, if only by a pronoun: "do it", "use the other one instead"."""
+    referring = any(word in VERBS and after in _REFERRING for word, after in itertools.pairwise(words))
+    return touches(words, act) or referring or "instead" in words
 
 
 _DOSES = word_set("mass volume units substance")
