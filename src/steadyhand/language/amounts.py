@@ -59,7 +59,7 @@ _TIMES = re.compile(r"\s*(?:x|\u00d7|\*|times)\s*\d", re.IGNORECASE)
 _VALUE = re.compile(rf"(?P<low>{_NUMBER})(?:\s*\.\.\s*(?P<high>{_NUMBER}))?\s*{_UNIT}", re.IGNORECASE)
 
 
-class Amount(Record):
+class Measure(Record):
     """An amount at `text[start:end]`, in the basic unit of its dimension: one value, or all from `low` to `high`.
 
     It is not `sure` if it is only a bound or part of a product, or if its separator may be a decimal point or not.
@@ -72,20 +72,20 @@ class Amount(Record):
     end: int = 0
     sure: bool = True
 
-    def within(self, other: Amount) -> bool:
+    def within(self, other: Measure) -> bool:
         """Whether it lies wholly inside `other`, give or take a rounding error."""
         slack = 1e-6 * max(abs(other.low), abs(other.high))
         return other.low - slack <= self.low and self.high <= other.high + slack
 
-    def outside(self, other: Amount) -> bool:
+    def outside(self, other: Measure) -> bool:
         """Whether no part of it lies inside `other`."""
         slack = 1e-6 * max(abs(other.low), abs(other.high))
         return self.high < other.low - slack or self.low > other.high + slack
 
 
-def amounts(text: str) -> list[Amount]:
+def amounts(text: str) -> list[Measure]:
     """All amounts with a known unit, in order. A number without a unit is none."""
-    found: list[Amount] = []
+    found: list[Measure] = []
     for match in _AMOUNT.finditer(text):
         amount = _amount(match)
         before = text[max(0, match.start() - 20) : match.start()]
@@ -94,7 +94,7 @@ def amounts(text: str) -> list[Amount]:
     return found
 
 
-def parse_value(text: str) -> Amount:
+def parse_value(text: str) -> Measure:
     """`0.3..0.5 mg` or `30 ml`. Raises `ValueError` with what is wrong."""
     match = _VALUE.fullmatch(text.strip())
     if match is None:
@@ -107,12 +107,12 @@ def parse_value(text: str) -> Amount:
     return amount
 
 
-def _placed(amount: Amount, match: re.Match[str], *, sure: bool) -> Amount:
+def _placed(amount: Measure, match: re.Match[str], *, sure: bool) -> Measure:
     low, high = sorted((amount.low, amount.high))
-    return Amount(low=low, high=high, dimension=amount.dimension, start=match.start(), end=match.end(), sure=sure)
+    return Measure(low=low, high=high, dimension=amount.dimension, start=match.start(), end=match.end(), sure=sure)
 
 
-def _amount(match: re.Match[str]) -> Amount:
+def _amount(match: re.Match[str]) -> Measure:
     unit, per = re.sub(r"per\s+cent", "percent", match["unit"].lower()), (match["per"] or "").lower()
     kind, factor = _BY_NAME[unit]
     of, divisor = _BY_NAME[per] if per else ("", 1.0)
@@ -121,7 +121,7 @@ def _amount(match: re.Match[str]) -> Amount:
     if kind == "fahrenheit":
         kind, low, high = "temperature", (low - 32) / 1.8, (high - 32) / 1.8
     scale = factor / divisor
-    return Amount(low=low * scale, high=high * scale, dimension=(kind, of), sure=low_sure and high_sure)
+    return Measure(low=low * scale, high=high * scale, dimension=(kind, of), sure=low_sure and high_sure)
 
 
 def _number(text: str, *, signed: bool) -> tuple[float, bool]:

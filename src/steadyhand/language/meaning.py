@@ -7,66 +7,23 @@ prove that nothing was retracted.
 from __future__ import annotations
 
 import functools
-import itertools
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
-from steadyhand.language.acts import (
-    ActPhrase,
-    act_phrase,
-    advised,
-    denies,
-    exactly,
-    leaves_open,
-    mentions,
-    orders,
-    parts,
-    refuses,
-    touches,
-)
-from steadyhand.language.amounts import Amount, amounts, parse_value
+from steadyhand.language.acts import ActPhrase, act_phrase, advised, exactly, mentions, orders, parts, refuses, touches
+from steadyhand.language.amounts import Measure, amounts, parse_value
 from steadyhand.language.answer import Answer, Reading
+from steadyhand.language.checks import Advises, Check, Chooses, Forbids, NothingElse, States
+from steadyhand.language.choices import choosing_lines, names_option
 from steadyhand.language.clauses import Clause, Word, clauses
 from steadyhand.language.english import ENGLISH
 from steadyhand.language.lexicon import Mark, marked, word_set
-from steadyhand.language.words import VERBS, forms, spelling
-from steadyhand.records.base import Record
+from steadyhand.language.refusals import denies, leaves_open, may_mean
+from steadyhand.language.values import is_bound, is_within
+from steadyhand.language.words import spelling
 
-
-class Advises(Record):
-    """The answer orders the act, now and without a condition; `action` has the ways to name it."""
-
-    action: tuple[str, ...]
-
-
-class Forbids(Record):
-    """The answer orders the act nowhere."""
-
-    action: tuple[str, ...]
-
-
-class States(Record):
-    """The answer gives a value for one of `of`, and it is within `value`."""
-
-    of: tuple[str, ...]
-    value: str
-
-
-class Chooses(Record):
-    """The answer names one of `options`, which is among `expected`; `line` is how, with `{option}` for the name."""
-
-    options: tuple[str, ...]
-    expected: tuple[str, ...]
-    line: str | None = None
-
-
-class NothingElse(Record):
-    """Every clause of the answer is read by another check."""
-
-
-Check = Advises | Forbids | States | Chooses | NothingElse
 _LONGEST = 20_000
 """No answer of this length is read completely; it would only take time."""
 
@@ -127,9 +84,6 @@ _OPEN_ENDED = re.compile(
 )
 """Questions, ellipses and quotation marks, wherever they stand."""
 _HEADING = re.compile(r"^\s*(?:#{1,6}\s+(?P<title>.+)|[*_]{2,3}(?P<bold>[^*_\n]+)[*_]{2,3}:?)\s*$", re.MULTILINE)
-_LINKING = word_set(
-    "of dose dosed at a the iv im io sc po intramuscular intramuscularly intravenous intravenously i.m i.v now stat"
-)
 _REPORTING = word_set(
     "is are was were been had has have would could might may can received took got already previously earlier typical "
     "usual normal maximum example overdose too much wrong dangerous lethal fatal error mistake"
@@ -163,7 +117,7 @@ class _Sheet:
             for number, (_, found) in enumerate(groupby(clauses(text), key=lambda clause: clause.sentence))
         ]
         self._starts = [sentence.start for sentence in self._sentences]
-        self._bound: dict[States, list[Amount]] = {}
+        self._bound: dict[States, list[Measure]] = {}
         whole = _HYPHEN.sub("", text.casefold())
         self._all_words: tuple[str, ...] = tuple(
             dict.fromkeys(
@@ -173,9 +127,12 @@ class _Sheet:
                 ]
             )
         )
-        self._amounts: list[Amount] = amounts(text)
+        self._amounts: list[Measure] = amounts(text)
         self._lines: list[tuple[int, int]] = [
-            line[:2] for check in beside if isinstance(check, Chooses) and check.line for line in _commands(text, check)
+            line[:2]
+            for check in beside
+            if isinstance(check, Chooses) and check.line
+            for line in choosing_lines(text, check.options, check.line)
         ]
         self._right: list[tuple[int, int]] = [
             (bound.start, bound.end)
@@ -209,8 +166,8 @@ class _Sheet:
             if not said and not self._is_refused(clause):
                 words += clause.words
         spans = [span for span in self._right if sentence.start <= span[0] < sentence.end]
-        left = [word.text for word in words if not _within(word.start, spans)]
-        amount = any(_within(word.start, spans) for word in words)
+        left = [word.text for word in words if not is_within(word.start, spans)]
+        amount = any(is_within(word.start, spans) for word in words)
         ordered = orders(parts(left), acts, amount=amount) if left else frozenset[int]()
         if ordered is not None and all("..." not in clause.closing for clause in sentence.clauses):
             sentence.read = True
@@ -240,7 +197,7 @@ class _Sheet:
             return self._reading(Answer.NO, "a plain refusal of it", refused[0])
         denied = [sentence for sentence in about if self._is_denial(sentence, act)]
         others = [sentence for sentence in self._sentences if sentence not in denied]
-        if denied and not self._struck and not any(_may_mean(sentence.words, act) for sentence in others):
+        if denied and not self._struck and not any(may_mean(sentence.words, act) for sentence in others):
             return self._reading(Answer.NO, "it is refused or left open, and nothing else is about it", denied[0])
         if ordered is not None and refused:
             return self._reading(Answer.CANNOT_TELL, "it is both ordered and refused", refused[0])
@@ -251,11 +208,8 @@ class _Sheet:
         return not touches(self._all_words, _act(check.action))
 
     def _is_elsewhere(self, check: Advises) -> bool:
-        """Whether a missing act is certainly missing, and not only said in words that the reader does not know.
-
-        That is so if every sentence was read, in whole English sentences, which have few abbreviations, or if the
-        answer has nothing of another required act either.
-        """
+        """Whether a missing act is certainly missing, not only said in words that the reader does not know: if every
+        sentence was read, in English prose, which has few abbreviations, or if another required act is missing too."""
         if self._unread is None or self._is_english(share=_PROSE):
             return True
         others = [each for each in self._beside if isinstance(each, Advises) and each != check]
@@ -269,9 +223,9 @@ class _Sheet:
         return Reading(answer=Answer.CANNOT_TELL, why="it is not mentioned in words that the reader knows")
 
     def _is_denial(self, sentence: _Sentence, act: tuple[ActPhrase, ...]) -> bool:
-        doubtful = sentence.has(Mark.QUESTION, Mark.QUOTATION, Mark.RETRACTION, Mark.IRONY)
-        words = sentence.words
-        return not doubtful and (denies(words, act) or leaves_open(words, act)) and self._is_in_plan(sentence, 0)
+        if sentence.has(Mark.QUESTION, Mark.QUOTATION, Mark.RETRACTION, Mark.IRONY):
+            return False
+        return (denies(sentence.words, act) or leaves_open(sentence.words, act)) and self._is_in_plan(sentence, 0)
 
     def _is_refusal(self, sentence: _Sentence, act: Sequence[ActPhrase]) -> bool:
         """Whether the sentence refuses the act and says nothing else, except perhaps why."""
@@ -372,22 +326,22 @@ class _Sheet:
         reporting = any(word in _REPORTING for word in sentence.words)
         return not marks and not reporting and self._is_in_plan(sentence, len(sentence.clauses) - 1)
 
-    def _is_diluted(self, amount: Amount, sentence: _Sentence) -> bool:
+    def _is_diluted(self, amount: Measure, sentence: _Sentence) -> bool:
         """Whether the sentence gives the dose in another dimension too: "1 mg in 1 ml, 0.5 ml"."""
         others = [each for each in self._amounts if sentence.start <= each.start < sentence.end]
         return any(each.dimension != amount.dimension and each.dimension[0] in _DOSES for each in others)
 
-    def bound(self, check: States) -> list[Amount]:
+    def bound(self, check: States) -> list[Measure]:
         """The amounts of the right dimension that stand next to a name of what they are of."""
         if check not in self._bound:
             dimension = parse_value(check.value).dimension
             names = [parts([word for clause in clauses(each) for word in clause.folded]) for each in check.of]
-            found: list[Amount] = []
+            found: list[Measure] = []
             for amount in self._amounts:
                 sentence = self._at(amount.start) if amount.dimension == dimension and amount.sure else None
                 if sentence is not None:
                     near = [each for each in self._amounts if sentence.start <= each.start < sentence.end]
-                    if _is_bound(amount, sentence, names, near):
+                    if is_bound(amount, sentence.clauses, names, near):
                         found.append(amount)
             self._bound[check] = found
         return self._bound[check]
@@ -395,7 +349,7 @@ class _Sheet:
     def chooses(self, check: Chooses) -> Reading:
         if check.line is None:
             return self._named(check)
-        lines = _commands(self._text, check)
+        lines = choosing_lines(self._text, check.options, check.line)
         chosen = {option for *_, option in lines}
         if self._struck or not lines:
             return self._no_line(check)
@@ -404,7 +358,7 @@ class _Sheet:
         if len(chosen) > 1:
             return _reading(Answer.NO, "it gives two different commands", *place)
         rest = self._text[:start] + " " + self._text[end:]
-        others = [each for each in check.options if each != option and _mentions(rest, each)]
+        others = [each for each in check.options if each != option and names_option(rest, each)]
         if not self._is_introduced_plainly(start):
             return _reading(Answer.CANNOT_TELL, "what comes before it may say that it is not meant", *place)
         if option not in check.expected:
@@ -423,7 +377,7 @@ class _Sheet:
         return any(sentence.has(Mark.RETRACTION, Mark.IRONY, Mark.CONTRAST) for sentence in later)
 
     def _no_line(self, check: Chooses) -> Reading:
-        found = next((each for each in check.expected if _mentions(self._text, each)), None)
+        found = next((each for each in check.expected if names_option(self._text, each)), None)
         if found is None and not self._struck and self._is_english():
             return Reading(
                 answer=Answer.NO,
@@ -433,7 +387,7 @@ class _Sheet:
 
     def _named(self, check: Chooses) -> Reading:
         """Without a `line`: the answer is the option and nothing else."""
-        said = [option for option in check.options if _mentions(self._text, option)]
+        said = [option for option in check.options if names_option(self._text, option)]
         plain = tuple(word for sentence in self._sentences for word in sentence.words)
         doubtful = any(sentence.has(Mark.QUESTION, Mark.QUOTATION) for sentence in self._sentences)
         if len(said) == 1 and not self._struck and not doubtful:
@@ -467,15 +421,6 @@ class _Sheet:
 
 _LIMITING = frozenset({Mark.CONDITION, Mark.CONTRAST})
 _PROSE = 0.3
-_REFERRING = word_set("it this that one them so")
-
-
-def _may_mean(words: tuple[str, ...], act: tuple[ActPhrase, ...]) -> bool:
-    """Whether the words may be about the act, if only by a pronoun: "do it", "use the other one instead"."""
-    referring = any(word in VERBS and after in _REFERRING for word, after in itertools.pairwise(words))
-    return touches(words, act) or referring or "instead" in words
-
-
 _DOSES = word_set("mass volume units substance")
 _POINTING = word_set("this that these those it which such both neither no not never wrong instead")
 
@@ -498,69 +443,8 @@ def _reading(answer: Answer, why: str, text: str, start: int, end: int) -> Readi
     return Reading(answer=answer, why=why, clause=text, start=start, end=end)
 
 
-def _mentions(text: str, option: str) -> bool:
-    """Whether the option is named, however it is written: `E_STOP`, `e-stop`, `e stop`."""
-    words = [word for word in re.split(r"[\W_]+", option) if word]
-    pattern = r"[\W_]*".join(map(re.escape, words))
-    return re.search(rf"(?<![^\W_]){pattern}(?![^\W_])", text, re.IGNORECASE) is not None
-
-
 def _without(words: tuple[str, ...], phrase: tuple[str, ...]) -> tuple[str, ...] | None:
     for at in range(len(words) - len(phrase) + 1):
         if words[at : at + len(phrase)] == phrase:
             return (*words[:at], *words[at + len(phrase) :])
     return None
-
-
-def _commands(text: str, check: Chooses) -> list[tuple[int, int, str]]:
-    """The lines that choose: where each is, and its option. Emphasis and case do not matter; anything more does."""
-    before, _, after = (check.line or "").partition("{option}")
-    options = "|".join(re.escape(option) for option in sorted(check.options, key=len, reverse=True))
-    pattern = re.compile(
-        rf"^[ \t]*[*`_]*{_spaced(before)}[*`_]*[ \t]*[*`_]*(?P<option>{options})[*`_]*{_spaced(after)}[*`_]*[ \t]*$",
-        re.IGNORECASE | re.MULTILINE,
-    )
-    by_name = {option.casefold(): option for option in check.options}
-    return [(match.start(), match.end(), by_name[match["option"].casefold()]) for match in pattern.finditer(text)]
-
-
-def _spaced(text: str) -> str:
-    return r"[ \t]+".join(re.escape(piece) for piece in text.split())
-
-
-def _is_bound(amount: Amount, sentence: _Sentence, names: Sequence[tuple[str, ...]], near: Sequence[Amount]) -> bool:
-    """Whether a name stands right before or after the amount, and no other word or amount of the sentence claims it."""
-    tokens = [(part, word.start) for clause in sentence.clauses for word in clause.words for part in parts([word.text])]
-    inside = [(other.start, other.end) for other in near]
-    left = [part for part, at in tokens if at < amount.start and not _within(at, inside)]
-    right = [part for part, at in tokens if at >= amount.end and not _within(at, inside)]
-    crowded = any(other is not amount and other.dimension == amount.dimension for other in near)
-    after = _skipped(right)
-    if any(_starts(after, name) for name in names):
-        return not crowded
-    if right and not (right[0] in _LINKING or right[0] in _AFTER_VALUE or right[0][0].isdigit()):
-        return False
-    before = _skipped(left[::-1])[::-1]
-    return right[:1] != ["of"] and not crowded and any(_ends(before, name) for name in names)
-
-
-_AFTER_VALUE = word_set("into in via through over by as to and then plus iv im every repeat repeated if & + \u2192 for")
-
-
-def _within(at: int, spans: Sequence[tuple[int, int]]) -> bool:
-    return any(start <= at < end for start, end in spans)
-
-
-def _skipped(words: Sequence[str]) -> list[str]:
-    at = 0
-    while at < min(len(words), 4) and (words[at] in _LINKING or ":" in words[at]):
-        at += 1
-    return list(words[at:])
-
-
-def _starts(words: Sequence[str], name: Sequence[str]) -> bool:
-    return len(words) >= len(name) and all(word in forms(each) for word, each in zip(words, name, strict=False))
-
-
-def _ends(words: Sequence[str], name: Sequence[str]) -> bool:
-    return _starts(list(words)[-len(name) :], name) if len(words) >= len(name) else False

@@ -10,7 +10,8 @@ import pytest
 import yaml
 
 from steadyhand.language.answer import Answer
-from steadyhand.language.meaning import Advises, Check, Chooses, Forbids, NothingElse, States, evident, read
+from steadyhand.language.checks import Advises, Check, Chooses, Forbids, NothingElse, States
+from steadyhand.language.meaning import evident, read
 
 HERE = Path(__file__).parent
 KINDS: dict[str, type[Check]] = {
@@ -341,17 +342,84 @@ def test_any_text_is_read(text):
 
 
 READ = "Give adrenaline 0.5 mg now. Call an ambulance."
-ADDED = (
-    "Tomorrow.|If needed.|Not yet.|Ignore this.|Then stop.|That is the old protocol.|After lunch.|Twice.|Leave it"
-    " to the GP.|No.|Wait.|Half of it.|x10|Up to 5 mg.|In the left arm.|FALSE|[cancelled]|lol|0|5|10 "
-    "mg|IV|orally|then potassium|or wait|to the dog|in 2 h|by the patient|?|...|\u274c|to nobody|hold|stop|cancel|and "
-    "avoid|not now|in theory|for practice|pending|under no circumstances"
-).split("|")
-BEFORE = (
-    "Do not|Never|If she worsens,|Perhaps|They said:|Wrong:|Myth:|Later:|You could|Should you|Only|Ask someone "
-    "to|Let the GP|Example:|Before you|To|Pretend to|Wait, then|Nobody should|He can|She may|They will|I will|How"
-    " to|Whether to|It is wrong to|Rather than|Try to|Cancelled:|\"|'|<!--|~~"
-).split("|")
+ADDED = [
+    "Tomorrow.",
+    "If needed.",
+    "Not yet.",
+    "Ignore this.",
+    "Then stop.",
+    "That is the old protocol.",
+    "After lunch.",
+    "Twice.",
+    "Leave it to the GP.",
+    "No.",
+    "Wait.",
+    "Half of it.",
+    "x10",
+    "Up to 5 mg.",
+    "In the left arm.",
+    "FALSE",
+    "[cancelled]",
+    "lol",
+    "0",
+    "5",
+    "10 mg",
+    "IV",
+    "orally",
+    "then potassium",
+    "or wait",
+    "to the dog",
+    "in 2 h",
+    "by the patient",
+    "?",
+    "...",
+    "❌",
+    "to nobody",
+    "hold",
+    "stop",
+    "cancel",
+    "and avoid",
+    "not now",
+    "in theory",
+    "for practice",
+    "pending",
+    "under no circumstances",
+]
+BEFORE = [
+    "Do not",
+    "Never",
+    "If she worsens,",
+    "Perhaps",
+    "They said:",
+    "Wrong:",
+    "Myth:",
+    "Later:",
+    "You could",
+    "Should you",
+    "Only",
+    "Ask someone to",
+    "Let the GP",
+    "Example:",
+    "Before you",
+    "To",
+    "Pretend to",
+    "Wait, then",
+    "Nobody should",
+    "He can",
+    "She may",
+    "They will",
+    "I will",
+    "How to",
+    "Whether to",
+    "It is wrong to",
+    "Rather than",
+    "Try to",
+    "Cancelled:",
+    '"',
+    "'",
+    "<!--",
+    "~~",
+]
 
 
 def test_whatever_is_added_to_an_answer_that_was_read_keeps_it_from_passing():

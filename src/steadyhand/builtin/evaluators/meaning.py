@@ -17,7 +17,8 @@ from steadyhand.judging.expected import parse_expected
 from steadyhand.judging.material import materials_of
 from steadyhand.language.amounts import parse_value
 from steadyhand.language.answer import Answer, Reading
-from steadyhand.language.meaning import Advises, Check, Chooses, Forbids, NothingElse, States, evident, read
+from steadyhand.language.checks import Advises, Check, Chooses, Forbids, NothingElse, States
+from steadyhand.language.meaning import evident, read
 from steadyhand.ports.agent import Question
 from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams, TextCheck
 from steadyhand.records.base import shorten

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from steadyhand.language.answer import Answer
-from steadyhand.language.meaning import Advises, Chooses, Forbids, read
+from steadyhand.language.checks import Advises, Chooses, Forbids
+from steadyhand.language.meaning import read
 
 ADRENALINE = Advises(action=("give adrenaline", "use the auto-injector", "adrenaline"))
 AMBULANCE = Advises(action=("call an ambulance", "call 999"))
