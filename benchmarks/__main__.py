@@ -18,6 +18,7 @@ BENCHMARKS = {
     "agents": "agents in child processes",
     "gateway": "the gateway",
     "throughput": "many trials",
+    "fold": "forbidden text",
     "compare": "comparing runs",
     "viewer": "the viewer",
     "peers": "compared with other tools",

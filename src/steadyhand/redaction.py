@@ -35,6 +35,22 @@ _CAMEL_ENTRY = re.compile(
     re.DOTALL,
 )
 SHORTEST = 8
+_LONG_ENOUGH = 16
+_NO_WORDS = re.compile(r"[\d#$%&*+/<=>@\\^{|}~!?;\t\n]")
+_PREFIX = re.compile(r"(?:sk|pk|rk|gsk|xai|hf|pat|key|tok)[-_]")
+
+
+def maskable(value: str) -> bool:
+    """Whether a value is told apart from ordinary text: it has sixteen characters, or eight and among them a digit, a
+    symbol or a capital inside, or the prefix of a key.
+
+    Local servers are often given `x` or `not-needed` for a key; masking that would mask ordinary words.
+    """
+    if len(value) < SHORTEST:
+        return False
+    mixed = value[1:] != value[1:].lower() and value != value.upper()
+    shaped = mixed or _PREFIX.match(value) is not None or _NO_WORDS.search(value) is not None
+    return shaped or len(value) >= _LONG_ENOUGH
 
 
 class Form:
@@ -90,11 +106,11 @@ def secrets_of(variables: Mapping[str, str], named: Iterable[str] = ()) -> froze
     """The values that must not be shown: those of variables with a secret-like name, and of those `named` in the
     configuration.
 
-    Values under eight characters are ignored, because masking them would mask ordinary words.
+    Values that are not `maskable` are left out.
     """
     wanted = set(named)
     values = (value.strip() for name, value in variables.items() if name in wanted or _VARIABLE.search(name))
-    return frozenset(value for value in values if len(value) >= SHORTEST)
+    return frozenset(value for value in values if maskable(value))
 
 
 _HARMLESS = re.compile(
@@ -111,7 +127,7 @@ def secrets_among(entries: Mapping[str, object]) -> frozenset[str]:
         value.strip() for name, value in entries.items() if isinstance(value, str) and not _HARMLESS.fullmatch(name)
     }
     scheme = {value.partition(" ")[2].strip() for value in found}  # `Bearer abc` is echoed as `abc`
-    return frozenset(value for value in found | scheme if len(value) >= SHORTEST)
+    return frozenset(value for value in found | scheme if maskable(value))
 
 
 def secrets_in_url(url: str) -> frozenset[str]:
@@ -125,7 +141,7 @@ def password_in_url(url: str) -> frozenset[str]:
     """The value as written, and decoded."""
     user = re.split(r"[/?#]", url.partition("://")[2], maxsplit=1)[0].rpartition("@")[0]
     password = user.partition(":")[2]
-    return frozenset(value for value in (password, unquote(password)) if len(value) >= SHORTEST)
+    return frozenset(value for value in (password, unquote(password)) if maskable(value))
 
 
 def secrets_of_process(variables: Mapping[str, str], named: Iterable[str] = ()) -> frozenset[str]:
@@ -149,7 +165,7 @@ def secrets_in_table(table: Mapping[str, Any]) -> frozenset[str]:
         elif isinstance(value, list):
             found |= secrets_in_table({name: {str(index): each for index, each in enumerate(cast("list[Any]", value))}})
         elif isinstance(value, str):
-            if names_secret(name) and len(value) >= SHORTEST:
+            if names_secret(name) and maskable(value):
                 found |= {value}
             found |= secrets_in_url(value) if "://" in value else frozenset()
     return frozenset(value for value in found if not value.startswith(("$", "{")))
@@ -173,7 +189,7 @@ def secrets_in_command(line: str) -> frozenset[str]:
             found.add(following if option[2] is None else option[2])
         if "://" in word:
             found |= secrets_in_url(word)
-    return frozenset(value for value in found if len(value) >= SHORTEST and not value.startswith("$"))
+    return frozenset(value for value in found if maskable(value) and not value.startswith("$"))
 
 
 def names_secret(name: str) -> bool:
@@ -235,13 +251,13 @@ class Redactor:
         self._known: tuple[_Known, ...] = tuple(
             _Known(spelling)
             for secret in sorted(set(secrets), key=lambda secret: (-len(secret), secret))
-            if len(secret) >= SHORTEST
+            if maskable(secret)
             for spelling in _spellings(secret)
         )
         self._encoded: tuple[_Known, ...] = tuple(
             _Known(form)
             for secret in sorted(set(secrets), key=lambda secret: (-len(secret), secret))
-            if len(secret) >= SHORTEST
+            if maskable(secret)
             for form in _encodings(secret)
         )
         parts = [part for known in self._known for part in (known.head, known.tail)]

@@ -89,6 +89,18 @@ def test_it_overwrites_nothing_and_writes_nothing_then(shell: Shell, name: str):
     assert [file for file in shell.folder.rglob("*") if file.is_file()] == [mine]
 
 
+@pytest.mark.parametrize("name", ["scenarios", ".github", ".github/workflows"])
+def test_it_does_not_write_through_a_link(shell: Shell, name: str, tmp_path_factory: pytest.TempPathFactory):
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    (shell.folder / name).parent.mkdir(exist_ok=True)
+    (shell.folder / name).symlink_to(elsewhere)
+    ended = shell("init")
+    assert ended.code == 2
+    assert f"{name} in . is a link to another folder; nothing was written" in ended.err
+    assert list(elsewhere.iterdir()) == []
+    assert not (shell.folder / "steadyhand.toml").exists()
+
+
 def test_it_lives_beside_other_files(shell: Shell):
     shell.write("README.md", "Mine.\n")
     shell.write("scenarios/mine.scenario.yaml", "")

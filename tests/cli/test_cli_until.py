@@ -54,9 +54,16 @@ def test_a_clear_answer_saves_trials_and_is_told_alike(batch, replies, rate, cod
     listed = batch("runs").out
     assert "finished" in listed
     assert "not run" not in listed
-    again = batch("resume", "last", "--no-progress")
+    again = batch("resume", "last", "--no-progress", "--html", "again.html", "--junit-inconclusive", "skipped")
     assert "0 of 100 trials left to run" in again.err
     assert (again.code, again.out) == (code, ended.out)
+    assert f"<dt>saved</dt><dd>{found.saved}</dd>" in (batch.folder / "again.html").read_text()
+    assert "<dt>not run</dt>" not in (batch.folder / "again.html").read_text()
+    summary = batch("report", "last", "--markdown", "-").out
+    assert f", {found.saved} saved" in summary
+    assert "not run" not in summary
+    for flag in ("-q", "-v"):
+        assert batch("resume", "last", "--no-progress", flag).code == code
 
 
 def test_undecided_at_the_ceiling_is_inconclusive(batch):

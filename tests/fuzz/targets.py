@@ -14,6 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from steadyhand.builtin.agents.command import is_report, read_line_of
 from steadyhand.builtin.judges.answer import UnreadableAnswer, answer_schema, read_answer, read_object
 from steadyhand.builtin.models.anthropic import MessagesReader
@@ -29,9 +31,12 @@ from steadyhand.builtin.models.openai_responses import ResponsesReader
 from steadyhand.compose.run import rates_of
 from steadyhand.compose.scenarios import build_registry
 from steadyhand.errors import AgentError, StoreError
+from steadyhand.gateway.otlp import PROTOBUF, UnreadableExport, read_export
+from steadyhand.gateway.spans import read_spans
 from steadyhand.lint.scenario import lint_scenario
 from steadyhand.plugins.registry import EvaluationCatalogue
 from steadyhand.ports.agent import Question
+from steadyhand.records.event import ActionTaken
 from steadyhand.records.run import RunHeader
 from steadyhand.report.json import to_json
 from steadyhand.spec.load import Loaded, load
@@ -167,6 +172,48 @@ def record_trial(data: bytes) -> None:
     assert repr(decode(encode(trial))) == repr(trial)
 
 
+def trace_export(data: bytes) -> None:
+    """The first byte chooses JSON or protobuf; what can be read of an agent's spans becomes events."""
+    try:
+        spans = read_export(data[1:], "application/json" if not data or data[0] % 2 == 0 else PROTOBUF)
+    except UnreadableExport:
+        return
+    told = read_spans(spans, {span.span_id: span for span in spans}, at_ms=lambda ns: ns / 1e6)
+    assert told.tools or not any(isinstance(event, ActionTaken) for event in told.events)
+
+
+def mcp_answer(data: bytes) -> None:
+    """What an MCP server answers to a call: a result that is kept as a value, or one kind of error."""
+    from mcp import types
+    from pydantic import ValidationError
+
+    from steadyhand.builtin.services.mcp import answer_of
+
+    try:
+        result = types.CallToolResult.model_validate_json(data)
+    except ValidationError:
+        return
+    tool = types.Tool(name="t", inputSchema={}, outputSchema={"properties": {"result": {}}})
+    msgspec.json.encode(answer_of(tool, result).value)
+
+
+def a2a_answer(data: bytes) -> None:
+    """The events of an A2A agent's turn, one to a line."""
+    from a2a.types import StreamResponse
+    from google.protobuf.json_format import ParseDict, ParseError
+
+    from steadyhand.builtin.agents.a2a_task import TurnSoFar
+
+    turn = TurnSoFar()
+    for line in data.split(b"\n"):
+        try:
+            turn.add(ParseDict(msgspec.json.decode(line), StreamResponse(), ignore_unknown_fields=True))
+        except (ValueError, ParseError, TypeError, AttributeError, RecursionError):  # told as an unreadable answer
+            return
+    assert sum(length for _, length in turn.pieces) >= len(turn.text) - len(turn.files)
+    assert turn.over in (True, False)
+
+
 TARGETS: dict[str, Callable[[bytes], None]] = {
     target.__name__: target
     for target in (
@@ -178,6 +225,9 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
         judge_answer,
         record_file,
         record_trial,
+        trace_export,
+        mcp_answer,
+        a2a_answer,
     )
 }
 CORPUS = Path(__file__).parent / "corpus"

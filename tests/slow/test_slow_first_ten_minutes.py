@@ -5,6 +5,7 @@ It installs the wheel into its own environment, so it needs a package index.
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -99,3 +100,17 @@ def test_the_wheel_holds_schemas_and_the_starter(wheel: Path):
         files = {f"steadyhand/{folder}/{file.relative_to(here).as_posix()}" for file in here.rglob("*.[jytp]*")}
         assert files
         assert {name for name in files if "__pycache__" not in name} <= names
+
+
+@pytest.mark.slow
+def test_the_quick_start_never_loses_a_time(tmp_path: Path):
+    """Twenty times, as printed in the README; needs a machine that is not busy with something else."""
+    command = [sys.executable, "-m", "steadyhand", "run", "examples/decisions", "--config", "examples/steadyhand.toml"]
+    for number in range(20):
+        options = ["--no-progress", "--out", str(tmp_path), "--json", str(tmp_path / "report.json")]
+        subprocess.run([*command, *options], cwd=ROOT, check=False, capture_output=True)
+        report = json.loads((tmp_path / "report.json").read_text())
+        for trial in report["trials"]:
+            assert trial["times_not_known"] is None, (
+                f"run {number + 1}: {trial['scenario']}: {trial['times_not_known']}"
+            )

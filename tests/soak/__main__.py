@@ -2,10 +2,10 @@
 
     python -m soak [SECONDS]
 
-Every round runs decisions, agents with tools, mocks and a database, conversations, `python:` agents in child processes
-and programs, against `soak.server`. After it, nothing may be left that was not there after the first rounds:
-descriptors, tasks, threads, processes, files, memory. Exit code 1 if something is, or if a trial is missing from a
-record.
+Every round runs decisions, agents with tools, mocks, a database and an MCP server, conversations, `python:` agents in
+child processes that export spans, programs and an A2A agent, against `soak.server`. After it, nothing may be left that
+was not there after the first rounds: descriptors, tasks, threads, processes, files, memory. Exit code 1
+if something is, or if a trial is missing from a record.
 """
 
 from __future__ import annotations
@@ -133,11 +133,16 @@ def main() -> int:
         server = subprocess.Popen([sys.executable, "-m", "soak.server"], stdout=subprocess.PIPE, text=True)
         try:
             assert server.stdout is not None
-            url = server.stdout.readline().strip()
+            url, a2a = server.stdout.readline().split()
             provider = f'[providers.weather]\nbase_url = "{url}"\n'
             (project / "steadyhand.toml").write_text(
                 f'model = "weather/m"\njudge = "weather/j"\ntimeout_s = 2\nretries = 2\n{provider}', encoding="utf-8"
             )
+            scenario = (project / "python_agent.scenario.yaml").read_text(encoding="utf-8")
+            remote = scenario.replace("python:./agent.py:answer", f"a2a:{a2a}").replace(
+                "A Python agent", "An A2A agent"
+            )
+            (project / "a2a_agent.scenario.yaml").write_text(remote, encoding="utf-8")
             os.chdir(project)
             os.environ["TMPDIR"] = tempfile.tempdir = str(temporary)
             return asyncio.run(soak(seconds, temporary))

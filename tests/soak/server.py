@@ -1,4 +1,4 @@
-"""An unreliable model server: about a third of its answers fail, in every way that it knows.
+"""An unreliable model server and A2A agent: about a third of their answers fail, in every way that they know.
 
 python -m soak.server
 """
@@ -8,6 +8,8 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from steadyhand.records.chat import ToolCall
 from steadyhand.testing import Answer, ModelServer, Served
@@ -45,9 +47,54 @@ def behaviour(request: Served) -> Answer:
     return Answer(text=SAID)
 
 
+class A2aAgent(BaseHTTPRequestHandler):
+    """An A2A agent that mostly answers, and not always to the call at hand."""
+
+    def do_GET(self) -> None:
+        host, port = self.server.server_address[:2]
+        interface = {"url": f"http://{host}:{port}/rpc", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
+        self._send({"name": "x", "supportedInterfaces": [interface], "capabilities": {}, "version": "1"})
+
+    def do_POST(self) -> None:
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        message = {"messageId": "1", "role": "ROLE_AGENT", "parts": [{"text": SAID}]}
+        answer = {"jsonrpc": "2.0", "id": asked["id"], "result": {"message": message}}
+        match random.randrange(8):
+            case 0:
+                answer["id"] = "another"
+            case 1:
+                del answer["id"]
+            case 2:
+                answer["result"] = {"task": {"id": "t", "contextId": "c", "status": {"state": "TASK_STATE_FAILED"}}}
+            case 3:
+                self.connection.close()
+                return
+        self._send(answer)
+
+    def _send(self, answer: object) -> None:
+        body = json.dumps(answer).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name that it overrides
+        pass
+
+
+class A2aServer(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A client that gave up."""
+
+
 async def serve() -> None:
+    a2a = A2aServer(("127.0.0.1", 0), A2aAgent)
+    threading.Thread(target=a2a.serve_forever, daemon=True).start()
     async with ModelServer(behaviour) as server:
-        print(server.base_url, flush=True)
+        print(server.base_url, f"http://127.0.0.1:{a2a.server_port}", flush=True)
         while True:
             await asyncio.sleep(1)
             server.log.clear()

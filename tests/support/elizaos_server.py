@@ -80,11 +80,12 @@ class ElizaosServer:
         token: str = "",
         starting: int = 0,
         port: int = 0,
-        runs: Literal["kept", "lost", "empty"] = "kept",
+        runs: Literal["kept", "lost", "empty", "begun"] = "kept",
     ) -> None:
         """`starting` is how many times no agent is listed; the last time, one is listed that is not active.
 
-        `runs="lost"` never lists a run; `runs="empty"` lists them but has no events for them.
+        `runs="lost"` never lists a run; `runs="empty"` lists them but has no events for them, `runs="begun"` only the
+        first one.
         """
         self.behaviour: Behaviour = behaviour
         self.sessions: dict[str, _Session] = {}
@@ -98,7 +99,7 @@ class ElizaosServer:
         self._starting = starting
         self._port = port
         self._keeps_runs = runs != "lost"
-        self._keeps_events = runs == "kept"
+        self._most_events = {"empty": 0, "begun": 1}.get(runs)
         self._runs: dict[str, list[dict[str, Any]]] = {}
         self._latest: dict[str, list[str]] = {}
         self._kept: dict[str, list[str]] = {}
@@ -258,7 +259,7 @@ class ElizaosServer:
                 events.append(_event("ACTION_COMPLETED", at + 5, **done))
         events.append(_event("RUN_ENDED", now + 100, status="completed"))
         run_id = str(uuid.uuid4())
-        self._runs[run_id] = events if self._keeps_events else []
+        self._runs[run_id] = events[: self._most_events]
         self._behind = answer.list_behind
         if self._keeps_runs:
             self._latest.setdefault(channel, []).append(run_id)

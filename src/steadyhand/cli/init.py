@@ -36,6 +36,11 @@ def init(folder: Path) -> None:
     It runs as is, without a key. Nothing is overwritten: if one of the files exists, nothing is written.
     """
     files = _files()
+    above = {parent for name in files for parent in Path(name).parents if parent != Path()}
+    if linked := sorted(str(name) for name in above if (folder / name).is_symlink()):
+        raise SetupError(
+            f"{', '.join(linked)} in {folder} is a link to another folder; nothing was written. Choose another folder"
+        )
     if taken := [name for name in files if (folder / name).exists() or (folder / name).is_symlink()]:
         listed = ", ".join(taken)
         raise SetupError(f"{listed} in {folder} would be overwritten; nothing was written. Choose another folder")

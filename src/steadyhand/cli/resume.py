@@ -54,14 +54,14 @@ def resume(
 
     RUN is an id, a unique prefix of one, `last`, or the path of a run record. Exit codes are those of `run`.
     """
-    files = {name: given.pop(name) for name in ("json_file", "junit_file", "transcripts")}
+    reports = Reports(**{name: given.pop(name) for name in Reports.__struct_fields__}).check()
     settings = Settings(RunOptions(config=config, out=out, trust=trust))
     resumed = resume_run(find_run(settings.out, run), settings, **given)
     if resumed.changes and not force:
         _ask(resumed.changes)
     left = len(resumed.run.pending)
     say(f"{left} of {resumed.run.header.planned} trials left to run", err=True)
-    ctx.exit(carry_out(resumed.run, Reports(**files).check(), silent=no_progress))
+    ctx.exit(carry_out(resumed.run, reports, silent=no_progress))
 
 
 def _ask(changes: list[str]) -> None:

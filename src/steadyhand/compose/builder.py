@@ -45,6 +45,7 @@ from steadyhand.ports.agent import (
     UserSimulator,
     agent_facts,
     user_needs_model,
+    warm_up,
 )
 from steadyhand.ports.environment import EnvironmentProvider
 from steadyhand.ports.model import ChatModel, Gate
@@ -111,6 +112,7 @@ class Builder:
         """Notes about the whole run to show before it starts, each once."""
         self.out_of_reach: Counter[str] = Counter()
         """What scenarios set up that their agents cannot reach, with the number of scenarios affected."""
+        self._warm: set[int] = set()
         self._checks: dict[int, PreparedCheck] = {}
         self._steps: dict[int, PreparedStep] = {}
         # A run id and a counter make workspace names unique; system randomness is slow.
@@ -134,8 +136,6 @@ class Builder:
             self._services = TrialServices(self._settings)
             self._services.check(scenarios)
         # An import in the middle of a run blocks the event loop and disturbs timed calls.
-        if any(self._judges.needed(each) for each in scenarios):
-            importlib.import_module("jsonschema")
         if any(isinstance(step.task, Converse) for scenario in scenarios for step in scenario.steps):
             importlib.import_module("steadyhand.engine.conversation")
         for scenario in scenarios:
@@ -145,6 +145,10 @@ class Builder:
                 if scenario.cell is None:
                     raise
                 raise SetupError(f"{scenario.cell.file}: {scenario.id}: {error}") from error
+        for variable in self._settings.plain_keys(self._models.names):
+            self.notices[
+                f"{variable} is too short or too plain to be told from ordinary text, so it is not masked in records"
+            ] = None
         self._budget.check(self._models.names)
 
     def prepare_judging(self, scenarios: Sequence[Scenario]) -> None:
@@ -152,7 +156,6 @@ class Builder:
 
         Raises `UsageError`.
         """
-        importlib.import_module("jsonschema")
         for scenario in scenarios:
             self._notes[scenario.id] = tuple(self._notes_on_judge(scenario))
             self._prepare_judge(scenario)
@@ -270,9 +273,14 @@ class Builder:
         return [*self._judges.warnings(scenario), *overrides]
 
     def _prepare_judge(self, scenario: Scenario) -> None:
-        if self._judge(scenario) is not None:
+        judge = self._judge(scenario)
+        if judge is not None:
             self._doubts(scenario, self._judges)
-        self._judges.rubric_scorer(scenario)
+        if self._judges.rubric_scorer(scenario) is not None:
+            judge = self._judges.get(scenario)
+        if judge is not None and id(judge) not in self._warm:
+            self._warm.add(id(judge))
+            warm_up(judge)
 
     def _judge(self, scenario: Scenario) -> Judge | None:
         return self._judges.get(scenario) if self._judges.needed(scenario) else None

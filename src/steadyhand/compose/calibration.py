@@ -26,7 +26,7 @@ from steadyhand.judging.agreement import Case, agreement, shortfall
 from steadyhand.judging.cost import Prices, cost_of_trial
 from steadyhand.judging.trial import class_of_severity
 from steadyhand.ports.agent import instructions_digest
-from steadyhand.records.calibration import Calibration, CheckAgreement, JudgedCase, Word
+from steadyhand.records.calibration import Calibration, CheckAgreement, JudgedCase, PassOrFail
 from steadyhand.records.evaluation import EvaluationResult, EvaluationSpec, Verdict, spec_digest
 from steadyhand.records.run import CanaryTally, Spent, TrialKey, TrialRecord
 from steadyhand.records.scenario import Scenario, evaluation_specs
@@ -38,7 +38,7 @@ from steadyhand.store.reader import RunReader, find_run
 DEFAULT_FILE = "calibration.json"
 OTHER = "other"
 """The class of checks that are not safety invariants."""
-_WORDS: dict[Verdict, Word] = {Verdict.PASSED: "pass", Verdict.FAILED: "fail"}
+_WORDS: dict[Verdict, PassOrFail] = {Verdict.PASSED: "pass", Verdict.FAILED: "fail"}
 
 
 def calibration_file(settings: Settings) -> Path:
@@ -102,7 +102,7 @@ class LabelledCase(NamedTuple):
     """A label, the stored result that it is about, and the scenario as it is now."""
 
     label: Label
-    word: Word
+    word: PassOrFail
     scenario: Scenario
     stored: TrialRecord
     result: EvaluationResult
@@ -131,13 +131,13 @@ class Cases:
                 found.append(case)
         return found
 
-    def _decided(self, labels: Iterable[Label]) -> list[tuple[Label, Word]]:
+    def _decided(self, labels: Iterable[Label]) -> list[tuple[Label, PassOrFail]]:
         """One label for each case: the last one of each person, if they agree."""
         by_case: dict[tuple[str, str, int, str], dict[str, Label]] = {}
         for label in labels:
             if label.label:
                 by_case.setdefault(label.case, {})[label.by] = label
-        found: list[tuple[Label, Word]] = []
+        found: list[tuple[Label, PassOrFail]] = []
         for given in by_case.values():
             last = list(given.values())[-1]
             words = {label.label for label in given.values()}
@@ -149,7 +149,7 @@ class Cases:
                 self.skipped.append(f"line {last.line}: labelled differently by different people, or unsure by one")
         return found
 
-    def _case(self, label: Label, word: Word, known: Mapping[str, Scenario]) -> LabelledCase | str:
+    def _case(self, label: Label, word: PassOrFail, known: Mapping[str, Scenario]) -> LabelledCase | str:
         try:
             reader, scenarios = self._run(label.run, known)
             stored = reader.trial(TrialKey(scenario_id=label.scenario, index=label.trial))

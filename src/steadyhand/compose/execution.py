@@ -18,6 +18,7 @@ from steadyhand.compose.builder import Builder
 from steadyhand.compose.fingerprint import Fingerprints, total
 from steadyhand.compose.models import Tape
 from steadyhand.compose.run import Run, clean_workspaces
+from steadyhand.engine.import_guard import no_imports
 from steadyhand.engine.limits import LagMonitor
 from steadyhand.engine.model_call import OpenGate
 from steadyhand.errors import SteadyhandError, StoreError
@@ -197,7 +198,8 @@ class Execution:
         batch = self._batch(builder, writer, tape, observers, interrupts)
         self._began = time.monotonic()
         try:
-            await batch.run(self.pending)
+            with no_imports():
+                await batch.run(self.pending)
             await self._ask_rest(builder, interrupts)
             self.broken = tape.broken
             for message in self._last_notes(builder):

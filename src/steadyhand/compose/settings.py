@@ -23,6 +23,7 @@ from steadyhand.records.location import Place, Problem
 from steadyhand.records.scenario import Scenario
 from steadyhand.redaction import (
     Redactor,
+    maskable,
     secrets_in_command,
     secrets_in_table,
     secrets_in_url,
@@ -184,14 +185,22 @@ class Settings:
         return DEFAULT_RETRIES
 
     def agent(self, scenario: Scenario) -> str:
-        chosen = scenario.overrides.get("agent") or (scenario.target and scenario.target.agent) or self.options.agent
+        chosen = scenario.overrides.get("agent") or self._users_agent(scenario)
         return chosen or scenario.agent or self.config.agent or scenario.default_agent
 
     def agent_is_scenarios(self, scenario: Scenario) -> bool:
         """Whether the scenario or its matrix chose the agent, and not the user."""
         if "agent" in scenario.overrides:
             return True
-        return self.options.agent is None and scenario.agent is not None
+        return self._users_agent(scenario) is None and scenario.agent is not None
+
+    def _users_agent(self, scenario: Scenario) -> str | None:
+        """The agent given on the command line, one of several for each target."""
+        return (scenario.target.agent if scenario.target is not None else None) or self.options.agent
+
+    def users_model(self, scenario: Scenario) -> str | None:
+        """The model given on the command line, one of several for each target."""
+        return (scenario.target.model if scenario.target is not None else None) or self.options.model
 
     def agent_folder(self, scenario: Scenario) -> Path:
         """Where files and modules of its agent are searched for first: next to the scenario, if that is in the project.
@@ -200,7 +209,7 @@ class Settings:
         """
         if self.project.trusts_scenario(scenario):
             return folder_of(scenario, "agent")
-        return Path.cwd() if self.options.agent is not None else self.config.folder
+        return Path.cwd() if self._users_agent(scenario) is not None else self.config.folder
 
     def environment(self, scenario: Scenario) -> str:
         return self.options.environment or scenario.environment or self.config.environment or DEFAULT_ENVIRONMENT
@@ -209,7 +218,7 @@ class Settings:
         """The model under test, with aliases resolved; None if none is set."""
         if "model" in scenario.overrides:
             return self._resolve(scenario.overrides["model"], folder_of(scenario, "model"))
-        asked = (scenario.target and scenario.target.model) or self.options.model
+        asked = self.users_model(scenario)
         if asked is not None:
             return self._resolve(asked, Path.cwd())
         if scenario.character is not None and scenario.character.model is not None:
@@ -264,6 +273,17 @@ class Settings:
                 file = self.config.folder / self.config.env_file
             self._variables = {**os.environ, **_read_env(file)} if file else dict(os.environ)
         return self._variables
+
+    def plain_keys(self, models: Iterable[str]) -> list[str]:
+        """The variables with keys of these models' providers that cannot be masked."""
+        found: list[str] = []
+        for provider in dict.fromkeys(model.partition("/")[0] for model in models):
+            table = self.config.providers.get(provider)
+            variable = (table.api_key_env if table is not None else None) or f"{provider.upper()}_API_KEY"
+            value = self.variables.get(variable, "").strip()
+            if value and not maskable(value):
+                found.append(variable)
+        return found
 
     def redactor(self, scenarios: Iterable[Scenario] = ()) -> Redactor:
         """The redactor for all secrets of the run."""

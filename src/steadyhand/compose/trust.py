@@ -186,7 +186,7 @@ def _model_names(scenario: Scenario, settings: Settings) -> Iterator[tuple[str, 
             if role in scenario.overrides:
                 yield scenario.overrides[role], matrix, _place_of(scenario, role)
     character = scenario.character.model if scenario.character is not None else None
-    if character is not None and "model" not in scenario.overrides and settings.options.model is None:
+    if character is not None and "model" not in scenario.overrides and settings.users_model(scenario) is None:
         yield character, beside, scenario.place
     for spec in evaluation_specs(scenario):
         if isinstance(model_type := spec.params.get("model_type"), str):

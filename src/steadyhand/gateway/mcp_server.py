@@ -14,6 +14,7 @@ import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import urlsplit
 
 import anyio
 import msgspec
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from anyio.abc import TaskStatus
 
 _ANY_OBJECT: dict[str, Any] = {"type": "object", "properties": {}}
+_THIS_MACHINE = ("127.0.0.1", "localhost", "::1")
 _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_.-]")
 _NO_SUCH_TOOL = "there is no tool {!r}; the tools are: {}"
 
@@ -64,6 +66,8 @@ class McpServer:
         self._server = server
 
     async def serve(self, request: GatewayRequest, endpoint: TrialEndpoint) -> GatewayResponse:
+        if _is_foreign(request):
+            return refusal(403, "this server answers to 127.0.0.1 and localhost only, and to no page of another site")
         if request.method != "POST":
             return refusal(405, "this server has no sessions and sends no notifications: POST each message")
         answer = _Answer()
@@ -203,6 +207,15 @@ def _result(answer: ServiceAnswer) -> types.ServerResult:
 def _failure(message: str) -> types.ServerResult:
     text = types.TextContent(type="text", text=message)
     return types.ServerResult(types.CallToolResult(content=[text], isError=True))
+
+
+def _is_foreign(request: GatewayRequest) -> bool:
+    """Whether a page in a browser sent it, under a name of its own for this machine or from its own site."""
+    named = [f"//{request.headers.get('host', '')}", request.headers.get("origin", "//localhost")]
+    try:
+        return any(urlsplit(each).hostname not in _THIS_MACHINE for each in named)
+    except ValueError:
+        return True
 
 
 def _scope(request: GatewayRequest, endpoint: TrialEndpoint) -> dict[str, Any]:

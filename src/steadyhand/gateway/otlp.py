@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
 import zlib
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
+import msgspec
+
 from steadyhand.records.base import Record
 
-LARGEST_EXPORT = 64 * 1024 * 1024
+LARGEST_EXPORT = 16 * 1024 * 1024
 PROTOBUF = "application/x-protobuf"
 _ERROR = (2, "2", "STATUS_CODE_ERROR")
 
@@ -49,20 +50,27 @@ def protobuf_is_read() -> bool:
 
 
 def read_export(body: bytes, content_type: str, encoding: str = "") -> list[TraceSpan]:
-    """Raises `UnreadableExport`."""
-    body = _unpacked(body, encoding)
+    """Raises `UnreadableExport`, whatever is wrong with it."""
+    body = unpacked(body, encoding)
     kind = content_type.partition(";")[0].strip().lower()
-    if kind == "application/json":
-        try:
-            return _spans(json.loads(body), _hex_id)
-        except (ValueError, TypeError, AttributeError, KeyError) as error:
-            raise UnreadableExport(f"this is not an export of spans as OTLP/JSON: {error}") from error
-    if kind == PROTOBUF:
-        return _spans(_from_protobuf(body), _base64_id)
-    raise UnreadableExport(f"spans are read as application/json or {PROTOBUF}, not as {kind or 'nothing'}", 415)
+    if kind not in ("application/json", PROTOBUF):
+        raise UnreadableExport(f"spans are read as application/json or {PROTOBUF}, not as {kind or 'nothing'}", 415)
+    try:
+        if kind == PROTOBUF:
+            return _spans(_from_protobuf(body), _base64_id)
+        return _spans(msgspec.json.decode(body), _hex_id)
+    except UnreadableExport:
+        raise
+    except Exception as error:
+        # Times of infinity, nesting without end, text where a list belongs: an export that cannot be read has many
+        # forms, and each of them may have contained an action.
+        raise UnreadableExport(f"this is not an export of spans: {type(error).__name__}: {error}") from error
 
 
-def _unpacked(body: bytes, encoding: str) -> bytes:
+def unpacked(body: bytes, encoding: str) -> bytes:
+    """The body without its compression. Raises `UnreadableExport` if it is too long or cannot be decompressed."""
+    if len(body) > LARGEST_EXPORT:
+        raise UnreadableExport(f"the export is longer than {LARGEST_EXPORT} bytes", 413)
     match encoding.strip().lower():
         case "" | "identity":
             return body

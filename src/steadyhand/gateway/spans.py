@@ -7,7 +7,6 @@ framework-specific names for the same things. Pure functions.
 from __future__ import annotations
 
 import ast
-import contextlib
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -38,6 +37,8 @@ _MODELS = ("gen_ai.response.model", "gen_ai.request.model", "llm.model_name")
 _INPUT_TOKENS = ("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens", "llm.token_count.prompt")
 _OUTPUT_TOKENS = ("gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens", "llm.token_count.completion")
 _THOUGHTS = ("reasoning", "thinking")
+_LONGEST_PYTHON = 20_000
+"""Python's parser takes seconds for megabytes."""
 
 
 def kind_of(span: TraceSpan) -> SpanKind:
@@ -56,11 +57,13 @@ def kind_of(span: TraceSpan) -> SpanKind:
 
 class SpanEvents(Record):
     """The events from spans, in the order in which they began. `tools` is whether the agent's tools are instrumented,
-    and `without_arguments` names those whose spans lack the arguments."""
+    and `without_arguments` names those whose spans lack readable arguments. `unordered` names spans that enclose one
+    another in a circle."""
 
     events: tuple[AnyEvent, ...] = ()
     tools: bool = False
     without_arguments: tuple[str, ...] = ()
+    unordered: tuple[str, ...] = ()
 
 
 def read_spans(
@@ -73,39 +76,61 @@ def read_spans(
     events: list[AnyEvent] = []
     tools = False
     silent: list[str] = []
+    tree = _Tree(known)
     for span in sorted(spans, key=lambda each: (each.start_ns, each.end_ns)):
         match kind_of(span):
             case "tool":
                 tools = True
-                if not _is_same_action(span, known):
-                    events += _action(span, known, at_ms, silent)
+                if span.span_id not in tree.repeated:
+                    events += _action(span, tree.agents.get(span.span_id), at_ms, silent)
             case "model":
-                events += _model_call(span, known, at_ms, models=models)
+                events += _model_call(span, tree.agents.get(span.span_id), at_ms, models=models)
             case _:
                 pass
-    return SpanEvents(events=tuple(events), tools=tools, without_arguments=tuple(dict.fromkeys(silent)))
+    return SpanEvents(
+        events=tuple(events),
+        tools=tools,
+        without_arguments=tuple(dict.fromkeys(silent)),
+        unordered=tuple(dict.fromkeys(span.name for span in spans if span.span_id in tree.circular)),
+    )
 
 
-def agent_of(span: TraceSpan, known: Mapping[str, TraceSpan]) -> str | None:
-    """The agent that did it: from its own attribute, or from that of the nearest enclosing span."""
-    return next((name for each in _around(span, known) if (name := _text(each, _AGENTS))), None)
+class _Tree:
+    """What spans inherit from those around them, found in one walk: there may be 100,000, each inside the last."""
 
-
-def _around(span: TraceSpan, known: Mapping[str, TraceSpan]) -> Iterable[TraceSpan]:
-    """The span and its ancestors, from the inside out."""
-    seen: set[str] = set()
-    look: TraceSpan | None = span
-    while look is not None and look.span_id not in seen:
-        seen.add(look.span_id)
-        yield look
-        look = known.get(look.parent_id)
-
-
-def _is_same_action(span: TraceSpan, known: Mapping[str, TraceSpan]) -> bool:
-    """Whether an enclosing span describes the same call, such as an MCP client inside the framework's own span."""
-    around = iter(_around(span, known))
-    next(around)
-    return any(kind_of(outer) == "tool" and _same_call(span, outer) for outer in around)
+    def __init__(self, known: Mapping[str, TraceSpan]) -> None:
+        self.agents: dict[str, str] = {}
+        """The agent that did it, by span id: from its own attribute, or from that of the nearest enclosing span."""
+        self.repeated: set[str] = set()
+        """Spans inside one that describes the same call, such as an MCP client inside the framework's own span."""
+        inside: dict[str, list[TraceSpan]] = {}
+        waiting: list[TraceSpan | str] = []
+        for span in known.values():
+            if span.parent_id in known:
+                inside.setdefault(span.parent_id, []).append(span)
+            else:
+                waiting.append(span)
+        reached: set[str] = set()
+        calls: dict[str, list[TraceSpan]] = {}
+        while waiting:
+            span = waiting.pop()
+            if isinstance(span, str):  # everything inside this call has been walked
+                calls[span].pop()
+                continue
+            reached.add(span.span_id)
+            agent = _text(span, _AGENTS) or self.agents.get(span.parent_id)
+            if agent is not None:
+                self.agents[span.span_id] = agent
+            if kind_of(span) == "tool":
+                name = _tool_name(span)
+                around = calls.setdefault(name, [])
+                if around and _same_call(span, around[-1]):
+                    self.repeated.add(span.span_id)
+                around.append(span)
+                waiting.append(name)
+            waiting += inside.get(span.span_id, ())
+        self.circular: set[str] = set(known) - reached
+        """Spans inside one another in a circle: nothing encloses them, and their order is unknown."""
 
 
 def _same_call(inner: TraceSpan, outer: TraceSpan) -> bool:
@@ -118,10 +143,8 @@ def _same_call(inner: TraceSpan, outer: TraceSpan) -> bool:
     return ours is None or theirs is None or ours == theirs
 
 
-def _action(
-    span: TraceSpan, known: Mapping[str, TraceSpan], at_ms: Callable[[int], float], silent: list[str]
-) -> list[AnyEvent]:
-    name, agent = _tool_name(span), agent_of(span, known)
+def _action(span: TraceSpan, agent: str | None, at_ms: Callable[[int], float], silent: list[str]) -> list[AnyEvent]:
+    name = _tool_name(span)
     params = _arguments(span)
     if params is None:
         silent.append(name)
@@ -148,14 +171,18 @@ def _tool_name(span: TraceSpan) -> str:
 
 
 def _arguments(span: TraceSpan) -> dict[str, Any] | None:
-    """None if the span does not say."""
+    """None if the span does not say, or says it in a form that cannot be read."""
     given = _first(span, _ARGUMENTS)
     if given is None:
         return None
     value = _decoded(given)
     if isinstance(value, str) and value.lstrip().startswith("{"):
-        with contextlib.suppress(ValueError, SyntaxError, MemoryError, RecursionError):
+        if len(value) > _LONGEST_PYTHON:
+            return None
+        try:
             value = ast.literal_eval(value.strip())  # some instrumentation writes a dict as Python shows it
+        except (ValueError, SyntaxError, MemoryError, RecursionError):
+            return None
     if not isinstance(value, Mapping):
         return {"input": value}
     held = dict(cast("Mapping[str, Any]", value))
@@ -163,10 +190,7 @@ def _arguments(span: TraceSpan) -> dict[str, Any] | None:
     return dict(cast("Mapping[str, Any]", inner)) if "input_str" in held and isinstance(inner, Mapping) else held
 
 
-def _model_call(
-    span: TraceSpan, known: Mapping[str, TraceSpan], at_ms: Callable[[int], float], *, models: bool
-) -> list[AnyEvent]:
-    agent = agent_of(span, known)
+def _model_call(span: TraceSpan, agent: str | None, at_ms: Callable[[int], float], *, models: bool) -> list[AnyEvent]:
     began, ended = at_ms(span.start_ns), at_ms(span.end_ns)
     said, thoughts, calls = _output(span)
     events: list[AnyEvent] = [Thought(at_ms=ended, text=text, agent=agent) for text in thoughts]
@@ -254,7 +278,7 @@ def _open_inference_parts(message: Mapping[str, Any]) -> Iterable[Mapping[str, A
 
 def _unflattened(attributes: Mapping[str, Any], prefix: str) -> list[dict[str, Any]]:
     """`PREFIX0.name`, `PREFIX1.name`: the entries of a list, in order."""
-    pattern = re.compile(re.escape(prefix) + r"(\d+)\.(.+)")
+    pattern = re.compile(re.escape(prefix) + r"([0-9]{1,9})\.(.+)")
     found: dict[int, dict[str, Any]] = {}
     for key, value in attributes.items():
         if match := pattern.fullmatch(key):
@@ -272,7 +296,7 @@ def _decoded(value: Any) -> Any:
     if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
         try:
             return json.loads(value)
-        except ValueError:
+        except (ValueError, RecursionError):
             return value
     return value
 

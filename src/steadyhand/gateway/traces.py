@@ -4,11 +4,12 @@ A span belongs to the trial whose address it was sent to or, at the open address
 trial with its trace id. Each problem has one outcome:
 
 - *out of order*: spans become events at the end of the turn, in the order in which they began;
-- *duplicate*: the first one of a span id counts;
+- *duplicate*: the first one of a span id counts, and another one under the same id makes the trace incomplete;
 - *late*, after its turn was checked: an action is recorded and marked, and the trial can no longer pass;
-- *foreign*, of no trial here: counted, and otherwise ignored;
-- *incomplete*, when a span's parent is missing, nothing arrived although tools are declared to be traced, or an
-  export could not be read: actions are partly seen, and can make a check fail but never pass.
+- *foreign*, of no trial here or, at a trial's own address, of another trial: counted, and otherwise ignored;
+- *incomplete*, when a span's parent is missing, spans enclose one another in a circle, nothing arrived although tools
+  are declared to be traced, an export could not be read, or there was too much to keep: actions are partly seen, and
+  can make a check fail but never pass.
 """
 
 from __future__ import annotations
@@ -16,13 +17,15 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
+from collections.abc import Callable
+from typing import TypeVar
 
 from msgspec.structs import replace
 
 from steadyhand.gateway.connection import GatewayRequest, GatewayResponse, refusal
-from steadyhand.gateway.otlp import PROTOBUF, TraceSpan, UnreadableExport, protobuf_is_read, read_export
+from steadyhand.gateway.otlp import PROTOBUF, TraceSpan, UnreadableExport, protobuf_is_read, read_export, unpacked
 from steadyhand.gateway.server import Address, GatewayServer, TrialEndpoint
-from steadyhand.gateway.spans import kind_of, read_spans
+from steadyhand.gateway.spans import SpanEvents, kind_of, read_spans
 from steadyhand.ports.agent import Addresses, Shows, TrialContext, turn_span_id
 from steadyhand.records.event import ActionTaken, AnyEvent, Noted
 
@@ -30,7 +33,13 @@ MOUNT = "otlp"
 WAIT_S = 6.0
 """Longer than the five seconds for which exporters batch spans by default."""
 MOST_SPANS = 100_000
+MOST_BYTES = 64 * 1024 * 1024
+"""What the exports of one trial may add up to."""
+_AT_ONCE_BYTES = 32 * 1024
+_AT_ONCE_SPANS = 200
+"""More than this is read on a thread: answers are being timed on the event loop."""
 _DELAY_MS = 200
+_Read = TypeVar("_Read")
 _CLOCKS_DIFFER_MS = 50.0
 
 
@@ -46,6 +55,7 @@ class TrialTrace:
         self._trial = trial
         self._models = models
         self._spans: dict[str, TraceSpan] = {}
+        self._bytes = 0
         self._untold: list[TraceSpan] = []
         self._arrived = asyncio.Event()
         self._zero_ns: int = time.time_ns() - int(trial.elapsed_ms() * 1e6)
@@ -60,9 +70,18 @@ class TrialTrace:
         self.tools_seen = False
         self.doubts: list[str] = []
 
+    def has_room(self, size: int) -> bool:
+        """Whether an export of this many bytes may still be read; if not, the trace is incomplete."""
+        self._bytes += size
+        if self._bytes > MOST_BYTES:
+            self.lose(f"its exports add up to more than {MOST_BYTES:,} bytes")
+        return self._bytes <= MOST_BYTES
+
     def take(self, spans: list[TraceSpan]) -> None:
         for span in spans:
-            if span.span_id in self._spans:
+            if (same := self._spans.get(span.span_id)) is not None:
+                if same != span:
+                    self.lose(f"two different spans have the id {span.span_id}")
                 continue
             if len(self._spans) >= MOST_SPANS:
                 self.lose(f"more than {MOST_SPANS:,} spans arrived")
@@ -94,12 +113,12 @@ class TrialTrace:
                 self.problem = self.problem or problem
                 break
         self.problem = self.problem or self._lost
-        self._tell(late_before=self._turns)
+        await self._tell(late_before=self._turns)
         self._began_ms = self._trial.elapsed_ms()
 
-    def leave(self) -> None:
+    async def leave(self) -> None:
         """The trial ends: anything that arrived after the last turn was checked is late."""
-        self._tell(late_before=self._turns + 1)
+        await self._tell(late_before=self._turns + 1)
         self._spans.clear()
 
     def _missing(self) -> str | None:
@@ -114,49 +133,66 @@ class TrialTrace:
                 return f"the span around {span.name!r} has not arrived"
         return None
 
-    def _tell(self, *, late_before: int) -> None:
+    async def _tell(self, *, late_before: int) -> None:
         spans, self._untold = self._untold, []
-        on_time = [span for span in spans if self._turn_of(span) >= late_before]
-        late = [span for span in spans if self._turn_of(span) < late_before]
-        self._emit_all(on_time)
-        self._emit_late(late)
-
-    def _emit_all(self, spans: list[TraceSpan]) -> None:
-        told = read_spans(spans, self._spans, at_ms=self._at_ms, models=self._models)
+        if len(self._spans) <= _AT_ONCE_SPANS:
+            told, late = self._interpreted(spans, self._spans, late_before)
+        else:
+            told, late = await asyncio.to_thread(self._interpreted, spans, dict(self._spans), late_before)
         self.tools_seen = self.tools_seen or told.tools
         for event in told.events:
             self._emit(event)
         if told.without_arguments:
             names = ", ".join(told.without_arguments)
             self.problem = self.problem or (
-                f"the spans of {names} do not include the arguments; have the instrumentation record them"
+                f"the spans of {names} do not include the arguments in readable form; have the instrumentation record "
+                "them"
             )
+        if told.unordered:
+            names = ", ".join(told.unordered)
+            self.problem = self.problem or f"the spans {names} enclose one another in a circle"
+        self._emit_late(late)
 
-    def _emit_late(self, spans: list[TraceSpan]) -> None:
-        tools = [span for span in spans if kind_of(span) == "tool"]
-        if not tools:
-            return
-        for event in read_spans(tools, self._spans, at_ms=self._at_ms).events:
+    def _interpreted(
+        self, spans: list[TraceSpan], known: dict[str, TraceSpan], late_before: int
+    ) -> tuple[SpanEvents, SpanEvents]:
+        """The events of the spans that are on time, and of the tools among those that are late."""
+        turns = self._turns_of(spans, known)
+        on_time = [span for span, turn in zip(spans, turns, strict=True) if turn >= late_before]
+        late = [span for span, turn in zip(spans, turns, strict=True) if turn < late_before and kind_of(span) == "tool"]
+        told = read_spans(on_time, known, at_ms=self._at_ms, models=self._models)
+        return told, read_spans(late, known, at_ms=self._at_ms) if late else SpanEvents()
+
+    def _emit_late(self, late: SpanEvents) -> None:
+        for event in late.events:
             if isinstance(event, ActionTaken):
                 message = f"the action {event.name} was reported by the trace only after its turn had been checked"
                 self._emit(Noted(at_ms=self._trial.elapsed_ms(), message=message, level="warning"))
                 self.doubts.append(message)
 
-    def _turn_of(self, span: TraceSpan) -> int:
-        """The turn of an event: by our enclosing span, else by its time."""
-        seen: set[str] = set()
-        look = span
-        while look.span_id not in seen:
-            seen.add(look.span_id)
-            number = self._ours.get(look.parent_id, 0)
-            if number:
-                return number
-            outer = self._spans.get(look.parent_id)
-            if outer is None:
-                break
-            look = outer
-        before = (span.start_ns - self._zero_ns) / 1e6 < self._began_ms - _CLOCKS_DIFFER_MS
-        return self._turns - 1 if before else self._turns
+    def _turns_of(self, spans: list[TraceSpan], known: dict[str, TraceSpan]) -> list[int]:
+        """The turns of spans: by our enclosing span, else by their time. Each span is looked at once."""
+        enclosing: dict[str, int] = {}
+        """The turn of our span around a span, by its id; 0 if there is none."""
+        found: list[int] = []
+        for span in spans:
+            path: list[str] = []
+            look: TraceSpan | None = span
+            number = 0
+            while look is not None:
+                if look.span_id in enclosing:
+                    number = enclosing[look.span_id]
+                    break
+                enclosing[look.span_id] = 0  # a circle ends here
+                path.append(look.span_id)
+                number = self._ours.get(look.parent_id, 0)
+                if number:
+                    break
+                look = known.get(look.parent_id)
+            enclosing.update(dict.fromkeys(path, number))
+            before = (span.start_ns - self._zero_ns) / 1e6 < self._began_ms - _CLOCKS_DIFFER_MS
+            found.append(number or (self._turns - 1 if before else self._turns))
+        return found
 
     def _at_ms(self, nanoseconds: int) -> float:
         """The agent's time converted to the trial's, clamped to the turn, because its clock may be wrong."""
@@ -202,38 +238,53 @@ class TraceReceiver:
     async def serve(self, request: GatewayRequest, endpoint: TrialEndpoint) -> GatewayResponse:
         if not request.path.endswith("v1/traces"):
             return _accepted(request)  # metrics and logs, which the same variables may send here
+        if request.method != "POST":
+            return _not_an_export(request)
         trace = self._trace(endpoint)
         try:
-            trace.take(self._read(request))
+            body = await _off_the_loop(unpacked, request.body, request.headers.get("content-encoding", ""))
+            if not trace.has_room(len(body)):
+                return refusal(413, f"the exports of this trial add up to more than {MOST_BYTES} bytes")
+            spans = await _off_the_loop(read_export, body, request.headers.get("content-type", ""))
         except UnreadableExport as error:
             trace.lose(str(error))
             return refusal(error.status, str(error))
+        own = [span for span in spans if self._endpoint(span.trace_id) in (None, endpoint)]
+        if len(own) < len(spans):
+            self.foreign += len(spans) - len(own)
+            trace.lose("spans with the trace id of another trial arrived at this trial's address")
+        trace.take(own)
         return _accepted(request)
 
     async def serve_in_the_open(self, request: GatewayRequest) -> GatewayResponse:
         """Spans that identify their trial only by the trace id."""
         if request.path != "v1/traces":
             return _accepted(request)
+        if request.method != "POST":
+            return _not_an_export(request)
         try:
-            spans = self._read(request)
+            body = await _off_the_loop(unpacked, request.body, request.headers.get("content-encoding", ""))
+            spans = await _off_the_loop(read_export, body, request.headers.get("content-type", ""))
         except UnreadableExport as error:
             for endpoint in self._server.endpoints:  # they may have been of any trial
                 self._trace(endpoint).lose(str(error))
             return refusal(error.status, str(error))
-        for trace_id in dict.fromkeys(span.trace_id for span in spans):
-            own = [span for span in spans if span.trace_id == trace_id]
-            endpoint = self._server.endpoint(self._tokens.get(trace_id, ""))
+        traces: dict[str, list[TraceSpan]] = {}
+        for span in spans:
+            traces.setdefault(span.trace_id, []).append(span)
+        for trace_id, own in traces.items():
+            endpoint = self._endpoint(trace_id)
             if endpoint is None:
                 self.foreign += len(own)
-            else:
-                self._trace(endpoint).take(own)
+            elif (trace := self._trace(endpoint)).has_room(len(body)):
+                trace.take(own)
         return _accepted(request)
 
     async def settle(self, endpoint: TrialEndpoint) -> None:
         await self._trace(endpoint).settle(wait_s=self._wait_s)
 
     async def leave(self, endpoint: TrialEndpoint) -> None:
-        self._trace(endpoint).leave()
+        await self._trace(endpoint).leave()
         self._tokens.pop(trace_id_of(endpoint.address.token), None)
 
     def shows(self, endpoint: TrialEndpoint, declared: Shows) -> Shows:
@@ -253,18 +304,26 @@ class TraceReceiver:
         trace: TrialTrace | None = endpoint.kept.get(MOUNT)
         return () if trace is None else tuple(trace.doubts)
 
+    def _endpoint(self, trace_id: str) -> TrialEndpoint | None:
+        """The running trial that has this trace id. Agents that we start may use any other at their own address."""
+        return self._server.endpoint(self._tokens.get(trace_id, ""))
+
     def _trace(self, endpoint: TrialEndpoint) -> TrialTrace:
         if MOUNT not in endpoint.kept:
             trace_id = trace_id_of(endpoint.address.token)
             endpoint.kept[MOUNT] = TrialTrace(endpoint.trial, trace_id, models=endpoint.model is None)
         return endpoint.kept[MOUNT]
 
-    def _read(self, request: GatewayRequest) -> list[TraceSpan]:
-        if request.method != "POST":
-            raise UnreadableExport(f"send spans with POST, not with {request.method}", 405)
-        return read_export(
-            request.body, request.headers.get("content-type", ""), request.headers.get("content-encoding", "")
-        )
+
+async def _off_the_loop(read: Callable[[bytes, str], _Read], body: bytes, header: str) -> _Read:
+    if len(body) <= _AT_ONCE_BYTES and not (read is unpacked and header):
+        return read(body, header)
+    return await asyncio.to_thread(read, body, header)
+
+
+def _not_an_export(request: GatewayRequest) -> GatewayResponse:
+    """A question such as OPTIONS, which carries no spans and so loses none."""
+    return refusal(405, f"send spans with POST, not with {request.method}")
 
 
 def _accepted(request: GatewayRequest) -> GatewayResponse:

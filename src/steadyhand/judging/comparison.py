@@ -252,10 +252,27 @@ def permutation_test(
     more than `exact_steps` steps (many scenarios with unlike numbers of trials), permutations are drawn with a fixed
     seed instead, and p is (hits + 1) / (draws + 1), which keeps the level.
     """
-    # A scenario that all or no trials passed is the same however they are shuffled.
-    moving = [pair for pair in pairs if 0 < pair.a_passed + pair.b_passed < pair.a_decided + pair.b_decided]
+    moving, scenarios, seen = _lattice(pairs)
     if not moving:
         return PermutationTest(two_sided=1.0, drop=1.0, exact=True)
+    null = _convolve(scenarios, exact_steps)
+    if null is not None:
+        drop = math.fsum(chance for total, chance in null.items() if total <= seen)
+        both = math.fsum(chance for total, chance in null.items() if abs(total) >= abs(seen))
+        return PermutationTest(two_sided=min(1.0, both), drop=min(1.0, drop), exact=True)
+    return _draw(scenarios, seen, seed, max(1000, min(draws, 2_000_000 // len(scenarios))))
+
+
+_Lattice = list[tuple[tuple[float, ...], int, int]]
+"""For each scenario the chances of its outcomes under the null, the step between them, and the first."""
+
+
+def _lattice(pairs: Sequence[Pair]) -> tuple[list[Pair], _Lattice, int]:
+    """The scenarios that shuffling can change, the outcomes of each, and the sum that was seen.
+
+    A scenario that all or no trials passed is the same however they are shuffled.
+    """
+    moving = [pair for pair in pairs if 0 < pair.a_passed + pair.b_passed < pair.a_decided + pair.b_decided]
     unit = math.lcm(*(pair.a_decided for pair in moving), *(pair.b_decided for pair in moving))
     # In whole units, so that equal sums are equal: B's share as it is, less what is expected of it under the null.
     scenarios = [
@@ -268,15 +285,10 @@ def permutation_test(
         for pair in moving
     ]
     seen = sum(unit // pair.b_decided * pair.b_passed - unit // pair.a_decided * pair.a_passed for pair in moving)
-    null = _convolve(scenarios, exact_steps)
-    if null is not None:
-        drop = math.fsum(chance for total, chance in null.items() if total <= seen)
-        both = math.fsum(chance for total, chance in null.items() if abs(total) >= abs(seen))
-        return PermutationTest(two_sided=min(1.0, both), drop=min(1.0, drop), exact=True)
-    return _draw(scenarios, seen, seed, max(1000, min(draws, 2_000_000 // len(scenarios))))
+    return moving, scenarios, seen
 
 
-def _convolve(scenarios: Sequence[tuple[tuple[float, ...], int, int]], most_steps: int) -> dict[int, float] | None:
+def _convolve(scenarios: _Lattice, most_steps: int) -> dict[int, float] | None:
     """The distribution of the sum, or None when it takes too many steps."""
     ordered = sorted(scenarios, key=lambda each: (each[1], len(each[0])))
     alike = sum(step == ordered[0][1] for _, step, _ in ordered)
@@ -313,7 +325,7 @@ def _multiplied(a: Sequence[float], b: Sequence[float]) -> list[float]:
     return product
 
 
-def _draw(scenarios: Sequence[tuple[tuple[float, ...], int, int]], seen: int, seed: int, draws: int) -> PermutationTest:
+def _draw(scenarios: _Lattice, seen: int, seed: int, draws: int) -> PermutationTest:
     drawn = random.Random(seed)  # noqa: S311 -- a reproducible draw, not a secret
     totals = [0] * draws
     for chances, step, start in scenarios:
@@ -356,3 +368,48 @@ def _attainable(pair: Pair) -> list[float]:
         total += chance
         levels.append(min(total, 1.0))
     return levels
+
+
+def either_as_small(pairs: Sequence[Pair], level: float, *, exact_steps: int = 1_000_000) -> float:
+    """The chance under the null that the p-value of the suite, or the smallest adjusted one of a scenario, is at most
+    `level`.
+
+    `permutation_test` and `step_down_min_p` read the same trials: their chances overlap, and neither can take just any
+    value. Both are counted here, so this is less than twice `level`. It is at most that sum where the distribution is
+    too wide to be counted.
+    """
+    moving, scenarios, _ = _lattice(pairs)
+    limit, chance = _scenarios_within([_attainable(pair) for pair in moving], level)
+    null = _convolve(scenarios, exact_steps) if moving else {}
+    if null is None:
+        return min(1.0, level + chance)
+    threshold, reached = -math.inf, 0.0
+    for total in sorted(null):
+        reached += null[total]
+        if reached > level * _SLACK:
+            break
+        threshold = total
+    unremarkable = [
+        (
+            tuple(
+                0.0 if at < bisect_right(_attainable(pair), limit * _SLACK) else each for at, each in enumerate(chances)
+            ),
+            step,
+            start,
+        )
+        for pair, (chances, step, start) in zip(moving, scenarios, strict=True)
+    ]
+    neither = _convolve(unremarkable, exact_steps) if moving else {0: 1.0}
+    return 1.0 - math.fsum(each for total, each in (neither or {}).items() if total > threshold)
+
+
+def _scenarios_within(attainable: Sequence[Sequence[float]], level: float) -> tuple[float, float]:
+    """The largest p-value such that the chance of a scenario with one as small is at most `level`, and that chance."""
+
+    def chance(limit: float) -> float:
+        fits = ((levels, bisect_right(levels, limit * _SLACK)) for levels in attainable)
+        return -math.expm1(sum(math.log1p(-min(levels[fit - 1], 1 - 1e-16)) for levels, fit in fits if fit))
+
+    limits = sorted({each for levels in attainable for each in levels if each <= level * _SLACK})
+    fit = bisect_right(limits, level * _SLACK, key=chance)
+    return (limits[fit - 1], chance(limits[fit - 1])) if fit else (0.0, 0.0)

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal
 
 from steadyhand.errors import ExitCode
-from steadyhand.judging.comparison import Pair, permutation_test, step_down_min_p
+from steadyhand.judging.comparison import Pair, either_as_small, permutation_test, step_down_min_p
 from steadyhand.judging.comparison_side import Matched, Sample, Side, match_samples, tier_lost
 from steadyhand.judging.statistics import Tries, crossing, normal_quantile
 from steadyhand.records.base import Record, doc, record_schema
@@ -46,7 +46,7 @@ Doubt = Literal[
 
 class ScenarioDrop(Record):
     pair: Annotated[Pair, doc("The counts; A is the baseline")]
-    p_value: Annotated[float, doc("One-sided by Fisher, adjusted for all scenarios and both halves of the rule")]
+    p_value: Annotated[float, doc("One-sided by Fisher, adjusted for all scenarios and for the test of the suite")]
 
 
 class GateTest(Record):
@@ -54,7 +54,9 @@ class GateTest(Record):
 
     alpha: Annotated[float, doc("Chance of a false alarm when nothing changed")]
     scenarios: Annotated[list[ScenarioDrop], doc("Each scenario that was tested")]
-    suite_p_value: Annotated[float, doc("p-value of a drop over all scenarios")]
+    suite_p_value: Annotated[
+        float, doc("p-value of a drop over all scenarios, adjusted for the tests of the scenarios")
+    ]
     decidable: Annotated[
         bool, doc("False if there is too little data: even B failing every trial would not be significant")
     ]
@@ -269,31 +271,44 @@ def _doubts(baseline: Side, run: Side, paired: Sequence[_Paired], test: GateTest
 def gate_test(pairs: Sequence[Pair], alpha: float = 0.05) -> GateTest:
     """A joint one-sided test for a drop from A (the baseline) to B at the family-wise error rate `alpha`.
 
-    Half of `alpha` goes to the suite (`permutation_test`: a small drop everywhere), half to the scenarios one by one
-    (`step_down_min_p`: a large drop in one). Both are exact, so the level holds for any number of trials.
+    It looks at the suite (`permutation_test`: a small drop everywhere) and at the scenarios one by one
+    (`step_down_min_p`: a large drop in one), and adjusts for looking twice. All of it is exact, so the level holds for
+    any number of trials.
     """
     usable = [pair for pair in pairs if pair.comparable]
-    scenarios, suite = _scenario_drops(usable), _suite_drop(usable)
-    decidable = bool(usable) and (min(scenarios) <= alpha or suite <= alpha)
-    if usable and not decidable:
-        # Setting B to none passed gives the smallest p-values there can be, whatever happened.
-        worst = [_all_failed(pair) for pair in usable]
-        decidable = min(_scenario_drops(worst)) <= alpha or _suite_drop(worst) <= alpha
+    scenarios, suite = _drop_p_values(usable, alpha)
     return GateTest(
         alpha=alpha,
         scenarios=[ScenarioDrop(pair=pair, p_value=p) for pair, p in zip(usable, scenarios, strict=True)],
         suite_p_value=suite,
-        decidable=decidable,
+        decidable=min([suite, *scenarios]) <= alpha or _is_decidable(usable, alpha),
         left_out=[pair.scenario_id for pair in pairs if not pair.comparable],
     )
 
 
-def _scenario_drops(pairs: Sequence[Pair]) -> list[float]:
-    return [min(1.0, 2 * p) for p in step_down_min_p(pairs)]
+def _drop_p_values(pairs: Sequence[Pair], alpha: float) -> tuple[list[float], float]:
+    """The p-values of a drop in each scenario and in the suite, adjusted for one another.
+
+    That nothing dropped at all is rejected by whichever is smaller. Once it is, the suite did drop, and the scenarios
+    are left to themselves (closed testing).
+    """
+    scenarios, suite = step_down_min_p(pairs), permutation_test(pairs).drop
+    smallest = min(scenarios, default=1.0)
+    of_suite = _adjusted(pairs, suite, alpha)
+    of_either = of_suite if suite <= smallest else _adjusted(pairs, smallest, alpha)
+    return [max(p, of_either) for p in scenarios], of_suite
 
 
-def _suite_drop(pairs: Sequence[Pair]) -> float:
-    return min(1.0, 2 * permutation_test(pairs).drop)
+def _adjusted(pairs: Sequence[Pair], p: float, alpha: float) -> float:
+    """`p` adjusted for looking twice. Twice `p` is never too small, and enough where it decides nothing."""
+    return max(p, either_as_small(pairs, p)) if p <= alpha else min(1.0, 2 * p)
+
+
+def _is_decidable(pairs: Sequence[Pair], alpha: float) -> bool:
+    """Whether B with no trial passed would be a drop: that gives the smallest p-values there can be."""
+    worst = [_all_failed(pair) for pair in pairs]
+    smallest = min([permutation_test(worst).drop, *step_down_min_p(worst)])
+    return 2 * smallest <= alpha or _adjusted(worst, smallest, alpha) <= alpha
 
 
 def _all_failed(pair: Pair) -> Pair:
@@ -309,7 +324,7 @@ def _all_failed(pair: Pair) -> Pair:
 def detectable_drop(baseline: Sequence[Tries], trials: int, *, alpha: float = 0.05, power: float = 0.8) -> float | None:
     """The smallest drop of every scenario's rate that `gate_test` catches with chance `power`; None when none is.
 
-    By the normal approximation of the suite's half of the rule, less a step of its lattice. Takes the baseline's
+    By the normal approximation of the suite's test at half of `alpha`, less a step of its lattice. Takes the baseline's
     rates, shrunk towards one half by one trial, as the true ones; a scenario cannot drop below zero.
     """
     alike = Counter((passed, decided) for passed, decided in baseline if decided)

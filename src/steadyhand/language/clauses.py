@@ -59,7 +59,7 @@ _ENTITY = r"&\#?\w{1,31};"
 _SINGLE = "'\u2018\u2019\u201a\u201b\u02bc\u00b4\uff07"
 _DOUBLE = '"\u201c\u201d\u201e\u201f\u00ab\u00bb\u2039\u203a\u300c\u300d\u300e\u300f\uff02'
 _TAG = (
-    r"</?(?i:[biupa]|em|strong|br|hr|div|span|[uo]l|li|h[1-6]|code|pre|table|t[rdh]|su[bp]|del|ins|mark|small)"
+    r"</?(?i:[biupa]|em|strong|br|hr|div|span|[uo]l|li|h[1-6]|code|pre|table|t[rdh]|su[bp]|del|s|strike|ins|mark|small)"
     r"(?:\ [\w\-]{1,30}=[^<>\s]{0,300}){0,5}\ ?/?> | \]\([^()\s]{0,1000}\)"
 )
 _WORD = rf"""
@@ -104,6 +104,7 @@ _MARKUP = regex.compile(
 _ELISION = regex.compile(r"(?:[cdjlmnst]|qu|jusqu|lorsqu|puisqu|quoiqu)'(?=\p{L})")
 _STRAIGHT = str.maketrans(dict.fromkeys(_SINGLE, "'") | {"\u2010": "-", "\u2011": "-"})
 _INSIDE = regex.compile(rf"[{_UNSEEN}*_~`]+")
+_STRIKING = regex.compile(r"(?i)</?(?:del|s|strike)\b")
 _SKIN = regex.compile(r"[\ufe0e\ufe0f\u200d\U0001f3fb-\U0001f3ff]")
 _JSON = regex.compile(r"\s*(?:```\w*\s*)?(?:\{\s*[\"}]|\[\s*[\"{\[\]])")
 _TITLES = word_set("dr mr mrs ms prof st mme mlle sr sra dra hr fr")
@@ -128,7 +129,7 @@ class _Draft:
 
     def __init__(self, sentence: int) -> None:
         self.words: list[Word] = []
-        self.quoted = False
+        self.quoted = self.struck = False
         self.closing = ""
         self.sentence = sentence
 
@@ -140,7 +141,7 @@ class _Reader:
         self.drafts: list[_Draft] = []
         self.asked: set[int] = set()
         self.current = _Draft(0)
-        self.quoted = self.single = self.cited = self.wrapped = False
+        self.quoted = self.single = self.cited = self.wrapped = self.struck = False
         self.json = _JSON.match(text) is not None
         self.text = text.replace("\\n", " \n").replace("\\t", "  ") if self.json else text
 
@@ -162,6 +163,7 @@ class _Reader:
             self.part("", sentence=False)
         self.current.words.append(Word(start=start, end=end, text=text))
         self.current.quoted |= self.quoted or self.single or self.cited
+        self.current.struck |= self.struck
 
     def line(self) -> None:
         """A line break in the middle of a sentence is white space, if the next line goes on in lower case."""
@@ -199,6 +201,7 @@ class _Reader:
         return before in tuple("{[,:") or after in tuple("}],:") or not after
 
 
+@functools.lru_cache(maxsize=8)
 def clauses(text: str) -> tuple[Clause, ...]:
     """The clauses of the text, in order."""
     reader = _Reader(text)
@@ -210,7 +213,9 @@ def clauses(text: str) -> tuple[Clause, ...]:
             _add(reader, token.start(), token.end(), said)
         elif kind in ("link", "face", "symbol"):
             reader.word(token.start(), token.end(), _SKIN.sub("", said)[:1] if kind == "symbol" else said)
-        elif kind not in ("space", "tag", "markup"):
+        elif kind in ("tag", "markup"):
+            reader.struck ^= said == "~~" or _STRIKING.match(said) is not None
+        elif kind != "space":
             _punctuate(reader, kind, token.span(), said)
     reader.part("", sentence=True)
     return _finished(reader)
@@ -242,6 +247,9 @@ def _punctuate(reader: _Reader, kind: str, span: tuple[int, int], said: str) -> 
 
 
 def _add(reader: _Reader, start: int, end: int, said: str) -> None:
+    if said.isascii() and said.isalnum():
+        reader.word(start, end, said.lower())
+        return
     folded = _INSIDE.sub("", nfc(said)).translate(_STRAIGHT).casefold()
     if elided := _ELISION.match(folded):
         reader.word(start, start + elided.end(), elided[0])
@@ -261,11 +269,11 @@ def _finished(reader: _Reader) -> tuple[Clause, ...]:
         start, end = draft.words[0].start, draft.words[-1].end
         words = tuple(word.text for word in draft.words)
         language = None if _is_foreign(reader.text, draft.words) else _language(score, overall, len(words))
-        marks = _marks(words, language)
-        if draft.quoted:
-            marks.add(Mark.QUOTATION)
+        around = {Mark.QUOTATION} if draft.quoted else set[Mark]()
+        if draft.struck:
+            around.add(Mark.RETRACTION)
         if draft.sentence in reader.asked:
-            marks.add(Mark.QUESTION)
+            around.add(Mark.QUESTION)
         found.append(
             Clause(
                 start=start,
@@ -274,7 +282,7 @@ def _finished(reader: _Reader) -> tuple[Clause, ...]:
                 words=tuple(draft.words),
                 language=language,
                 closing=draft.closing.strip(),
-                marks=frozenset(marks),
+                marks=marks_of(words, language) | around,
                 sentence=draft.sentence,
             )
         )
@@ -330,14 +338,17 @@ def _negating() -> frozenset[str]:
     return frozenset(single | _ELSEWHERE)
 
 
-def _marks(words: tuple[str, ...], language: str | None) -> set[Mark]:
+def marks_of(words: tuple[str, ...], language: str | None) -> frozenset[Mark]:
+    """The marks that the words of a clause bear."""
     own = None if language is None else LEXICA[language]
     marks = marked(words, _any_marks() if own is None else own.marks)
     if any(_negates(word) and (own is None or word not in own.closed) for word in words):
         marks.add(Mark.NEGATION)
     if (len(words) > 1 and own is not None and words[0] in own.asked) or _inverted(words):
         marks.add(Mark.QUESTION)
-    return marks
+    if len(words) > 1 and words[0] == "so":
+        marks.add(Mark.IRONY)
+    return frozenset(marks)
 
 
 def _negates(word: str) -> bool:
@@ -346,7 +357,7 @@ def _negates(word: str) -> bool:
 
 _VERBS = word_set("is are was were does did can could will would has should am")
 _PERSONS = word_set("i you we they these those anyone anybody")
-_SUBJECTS = _PERSONS | word_set("it that this he she the my your there")
+_SUBJECTS = _PERSONS | word_set("it that this he she the my your there a an")
 
 
 def _inverted(words: tuple[str, ...]) -> bool:

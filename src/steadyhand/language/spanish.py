@@ -14,18 +14,46 @@ SPANISH = lexicon(
     con por para sobre muy tan más también ya ahora como así cada
     """,
     content="""
-    problema problemas asunto pregunta preguntas pedido cuenta ayuda ayudado ayudó ayudar ayudarme respuesta
-    respuestas respondido solución soluciones funciona funcionó funcionando sirve sirvió soporte servicio equipo
-    información explicación factura pago reembolso paquete entrega tiempo paciencia recibido recibí entendido entiendo
-    sé exactamente claro clara completamente totalmente absolutamente realmente finalmente rápido rápida rápidamente
-    hoy mucho mucha muchas muchos mil hola adiós día días tarde tardes noche buen buena bueno buenas buenos amable
-    amables útil útiles eficaz genial perfecto perfecta perfectamente excelente maravilloso maravillosa estupendo
-    estupenda fantástico fantástica fenomenal increíble súper super vale ok bien sí gracias agradezco agradecido
+    ayudado ayudó respondido funciona funcionó sirvió entendido exactamente completamente totalmente absolutamente
+    realmente rápido rápida rápidamente hoy mucho mucha muchas muchos mil hola adiós buen buena bueno buenas buenos
+    amable amables útil útiles eficaz genial perfecto perfecta perfectamente excelente maravilloso maravillosa
+    estupendo estupenda fantástico fantástica fenomenal súper super vale ok bien sí gracias agradezco agradecido
     agradecida contento contenta feliz satisfecho satisfecha encantado encantada aliviado aliviada resuelto resuelta
-    resolvió solucionado solucionada solucionó arreglado arreglada arregló listo lista hecho llegado llegó encontrado
-    quería buscaba necesitaba trabajo siga sigue estos pasos favor
+    resolvió solucionado solucionada solucionó arreglado arreglada arregló llegado llegó recibido recibí fin día días
+    tarde tardes sido
     """,
+    topics="""
+    problema problemas asunto pregunta preguntas pedido cuenta ayuda respuesta respuestas solución soluciones soporte
+    servicio equipo información explicación factura pago reembolso paquete entrega tiempo paciencia trabajo
+    """,
+    troubles="problema problemas asunto pregunta preguntas",
+    cures="""
+    resuelto resuelta resolvió solucionado solucionada solucionó arreglado arreglada arregló llegado llegó recibido
+    recibí funciona ayudado ayudó
+    """,
+    acts="""
+    siga siguientes instrucciones abra pulse haga clic vaya reinicie elija ajustes menú página botón reembolsado
+    enviado transfiero transferido supervisor especialista compañero llame ambulancia emergencias siento
+    """,
+    advising="""
+    un una el la los las usted su yo mi es esto a al para y por favor ahora inmediatamente ya urgente urgencia
+    emergencia debe tiene que llame llamar vaya sí recomiendo aconsejo necesario necesaria todos
+    """,
+    feelings="contento contenta feliz satisfecho satisfecha encantado encantada aliviado aliviada",
+    own="yo estoy estamos soy he",
     asked="qué cómo cuándo dónde quién quiénes cuál cuáles cuánto cuánta adónde",
+    others="""
+    él ella ellos ellas alguien quien que más como así o u cada era eran tan haber tenía os había
+    """,
+    harmless="""
+    todo claro; buen día; que tenga un buen día; buenas noches; eso era lo que necesitaba; eso es lo que necesitaba;
+    eso es justo lo que necesitaba; eso es todo; es todo; nada más; no eso es todo; no tengo más preguntas;
+    no tengo más dudas; ninguna pregunta más; sin problema; ningún problema; no hay problema; no necesito nada más
+    """,
+    courtesies="""
+    de nada; con mucho gusto; a la orden; adiós; hasta luego; buen día; que tenga un buen día; gracias;
+    muchas gracias; hola; buenas tardes
+    """,
     marks={
         Mark.NEGATION: """
         no; nunca; jamás; nada; nadie; ningún; ninguna; ninguno; tampoco; ni; sin; apenas; poco; menos; imposible;
@@ -35,8 +63,7 @@ SPANISH = lexicon(
         Mark.CONDITION: "si; cuando; siempre que; en caso; a menos que; salvo; sino; mientras; con tal; en cuanto",
         Mark.WISH: """
         espero; esperamos; esperaba; ojalá; deseo; desearía; quisiera; querría; gustaría; quiero; sería; estaría;
-        habría; hubiera; hubiese; fuera; debería; deberían; de antemano; antemano; necesito; necesitamos; quieren;
-        pretendo
+        habría; hubiera; hubiese; fuera; de antemano; antemano; necesito; necesitamos; quieren; pretendo
         """,
         Mark.CONTRAST: """
         pero; sin embargo; aunque; no obstante; a pesar; pese; mas; excepto; solo; sólo; solamente; todavía; aún;
@@ -48,17 +75,20 @@ SPANISH = lexicon(
         cree; creen; preguntó; alega; presunto
         """,
         Mark.HEDGE: """
-        quizás; quizá; tal vez; posiblemente; probablemente; podría; podrían; puede; pueden; parece; parecía; casi;
-        medio; parcialmente; algo; a veces; más o menos; aproximadamente; intento; intente; intentar; intentado; voy;
-        va; vamos; van; será; serán; supongo; imagino; considere
+        y mi; y mis; y el; y la; una vez; estaba; estábamos; quizás; quizá; tal vez; posiblemente; probablemente;
+        podría; podrían; puede; pueden; parece; parecía; casi; medio; parcialmente; algo; a veces; más o menos;
+        aproximadamente; intento; intente; intentar; intentado; voy; va; vamos; van; será; serán; supongo; imagino;
+        considere
         """,
+        Mark.DUTY: "tiene que; tienen que; tengo que; hay que; debe; deben; debería; deberían",
         Mark.DELAY: """
         mañana; luego; más tarde; hasta; pronto; esperar; espere; esperando; lunes; martes; miércoles; jueves;
         viernes; sábado; domingo; próxima; próximo; semana que viene; después; algún día; de momento; por ahora
         """,
         Mark.IRONY: """
-        bravo; felicidades; enhorabuena; claro que sí; por supuesto; como siempre; qué; vaya; menudo; menuda; jaja;
-        jajaja; lol; wow; sí claro; ja; obviamente; gracias a; encima; otra vez; de nuevo; cómo no; típico; anda
+        para usted; para ustedes; para ti; para vosotros; bravo; felicidades; enhorabuena; claro que sí; por supuesto;
+        como siempre; qué; vaya; menudo; menuda; jaja; jajaja; lol; wow; sí claro; ja; obviamente; gracias a; encima;
+        otra vez; de nuevo; cómo no; típico; anda
         """,
         Mark.RETRACTION: """
         olvide; olvídelo; olvida; olvídalo; olvídate; ignore; ignora; cancele; cancela; equivoqué; equivocado; error;

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 import regex
 
-from steadyhand.text_match import compiled, find_forbidden, search_now
+from steadyhand.text_match import compiled, is_forbidden, search_now
 
 TokenKind = Literal["literal", "escape", "class", "anchor", "dot", "open", "close", "or", "repeat"]
 TOO_MUCH = 0.8
@@ -379,7 +379,7 @@ def negated_in(phrase: str, texts: Sequence[str]) -> str | None:
 
 def asserted_in(phrase: str, text: str) -> bool:
     """Whether the text contains the phrase without negating it."""
-    held = find_forbidden(text, phrase, case_sensitive=False) is not None
+    held = is_forbidden(text, phrase, case_sensitive=False)
     return held and negated_in(phrase, [text]) is None
 
 

@@ -30,7 +30,7 @@ from steadyhand.records.location import Place, Problem
 from steadyhand.records.scenario import Ask, Converse, Scenario, Step
 from steadyhand.spec.validation import FieldPath, Findings, describe, nearest
 from steadyhand.spec.yaml import Document, read_document
-from steadyhand.text_match import find, find_forbidden
+from steadyhand.text_match import find, is_forbidden
 
 _UNREADABLE = (regex.error, OverflowError, RecursionError, ValueError, TimeoutError)
 _SEARCHES = frozenset(("regex", "regex_match"))
@@ -163,7 +163,7 @@ def _holds(check: _Check, answer: str) -> bool | None:
         if kind in _CONTAINS:
             return find(answer, check.wanted, case_sensitive=case_sensitive) is not None
         if kind == "not_contains":
-            return find_forbidden(answer, check.wanted, case_sensitive=case_sensitive) is None
+            return not is_forbidden(answer, check.wanted, case_sensitive=case_sensitive)
     except _UNREADABLE:
         pass
     return None

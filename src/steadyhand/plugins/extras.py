@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import logging
+import os
 from importlib.metadata import PackageNotFoundError, version
 
 WANTED: dict[str, tuple[str, str]] = {"mcp": ("mcp", ">=1.24,<2"), "a2a": ("a2a-sdk", ">=1.2,<2")}
@@ -14,6 +16,14 @@ def keep_quiet(package: str) -> None:
     logger = logging.getLogger(package)
     if not logger.handlers:
         logger.addHandler(logging.NullHandler())
+    _keep_off_the_last_resort(f"{os.sep}{package}{os.sep}")
+
+
+@functools.cache
+def _keep_off_the_last_resort(folder: str) -> None:
+    """The SDKs also log under no name, which Python prints on stderr if nobody configured logging."""
+    if logging.lastResort is not None:
+        logging.lastResort.addFilter(lambda record: folder not in record.pathname)
 
 
 def missing_extra(extra: str) -> str | None:

@@ -257,6 +257,13 @@ class Judge(Protocol):
         ...
 
 
+def warm_up(judge: Judge | None) -> None:
+    """Have the judge load what it will need, if it declares a method of this name: called before anything is timed."""
+    declared = getattr(judge, "warm_up", None)
+    if declared is not None:
+        declared()
+
+
 def instructions_digest(judge: Judge) -> str:
     """A digest of how the judge words its questions: its attribute of this name, else empty.
 

@@ -218,6 +218,11 @@ class FinishReason(enum.StrEnum):
     def _missing_(cls, value: object) -> FinishReason:
         return _VENDORS.get(str(value).strip().lower(), cls.UNKNOWN)
 
+    @property
+    def rank(self) -> int:
+        """Of several, the lowest counts: 0 is the worst."""
+        return _RANKS[self]
+
 
 _WORDS: dict[FinishReason, str] = {
     FinishReason.STOP: "stop end_turn stop_sequence eos eos_token end completed complete",
@@ -236,6 +241,19 @@ _WORDS: dict[FinishReason, str] = {
     FinishReason.DEADLINE: "deadline",
     FinishReason.HUNG_UP: "hung_up",
 }
+_WORST_FIRST = (
+    FinishReason.CONTENT_FILTER,
+    FinishReason.ERROR,
+    FinishReason.PAUSE_TURN,
+    FinishReason.UNKNOWN,
+    FinishReason.LENGTH,
+    FinishReason.DEADLINE,
+    FinishReason.HUNG_UP,
+    FinishReason.REFUSAL,
+    FinishReason.TOOL_CALLS,
+    FinishReason.STOP,
+)
+_RANKS = {reason: rank for rank, reason in enumerate(_WORST_FIRST)}
 FINISH_FIELDS = ("finish_reason", "stop_reason", "done_reason", "finishReason", "stopReason")
 """Where vendors and frameworks have it."""
 

@@ -12,26 +12,13 @@ from typing import Any, Literal, get_args
 import msgspec
 
 from steadyhand.records.base import Record
-from steadyhand.records.chat import CallTiming, Finish, FinishReason, Message, Purpose, ToolCall, Usage
+from steadyhand.records.chat import CallTiming, Finish, Message, Purpose, ToolCall, Usage
 from steadyhand.records.evaluation import EvaluationResult
 
 ActionStatus = Literal["success", "error"]
 Sight = Literal["seen", "partly_seen", "self_reported", "not_seen"]
 Visible = Literal["actions", "services", "files", "database", "model_calls"]
 VISIBLE: tuple[Visible, ...] = get_args(Visible)
-_WORST_FIRST = (
-    FinishReason.CONTENT_FILTER,
-    FinishReason.ERROR,
-    FinishReason.PAUSE_TURN,
-    FinishReason.UNKNOWN,
-    FinishReason.LENGTH,
-    FinishReason.DEADLINE,
-    FinishReason.HUNG_UP,
-    FinishReason.REFUSAL,
-    FinishReason.TOOL_CALLS,
-    FinishReason.STOP,
-)
-_RANK = {reason: rank for rank, reason in enumerate(_WORST_FIRST)}
 
 
 class Shows(Record):
@@ -298,7 +285,7 @@ def answers_finish(events: Iterable[AnyEvent]) -> Finish | None:
 def worst_finish(finishes: Iterable[Finish | None]) -> Finish | None:
     """The end that leaves most in doubt, ignoring unknown ones."""
     known = [finish for finish in finishes if finish is not None]
-    return min(known, key=lambda each: (not each.is_error, not each.undecided, _RANK[each.reason]), default=None)
+    return min(known, key=lambda each: (not each.is_error, not each.undecided, each.reason.rank), default=None)
 
 
 def trajectory_of(events: Iterable[AnyEvent]) -> tuple[TrajectoryStep, ...]:

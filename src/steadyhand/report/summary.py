@@ -26,7 +26,8 @@ def _lines(run: Overview) -> Iterator[str]:
     yield f"## {run.headline}"
     yield ""
     counts = ", ".join(f"{count} {verdict}" for verdict, count in run.trials.by_verdict.items() if count)
-    not_run = f", {run.trials.not_run} not run" if run.trials.not_run else ""
+    not_run = f", {run.trials.saved} saved" if run.trials.saved else ""
+    not_run += f", {run.trials.not_run} not run" if run.trials.not_run else ""
     state = "" if run.status == "finished" else f" ({run.status})"
     yield f"Run {_told(run.header.id)}{state}: {counts or 'no trials'}{not_run}. Targets: {_targets(run)}."
     yield ""

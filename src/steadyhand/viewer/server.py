@@ -40,6 +40,8 @@ class ViewerServer(ThreadingHTTPServer):
 
     daemon_threads: bool = True
     allow_reuse_address: bool = True
+    request_queue_size: int = 128
+    """With the default of 5, further browsers are left to try again after seconds."""
 
     def __init__(self, viewer: Viewer, *, port: int = 0, on_bug: Callable[[BaseException], None]) -> None:
         """Raises `SetupError` when the port is taken."""
@@ -87,7 +89,7 @@ class _Handler(BaseHTTPRequestHandler):
         if refusal is not None:
             return _refused(refusal)
         address = urlsplit(self.path)
-        query = dict(parse_qsl(address.query, max_num_fields=50))
+        query = dict(parse_qsl(address.query))
         if address.path == ENTRANCE and not writes:
             return _entered(server.session, query.get("token", ""), known=server.session.knows(headers))
         if not server.session.knows(headers):
@@ -99,7 +101,7 @@ class _Handler(BaseHTTPRequestHandler):
                 kind = headers.get("Content-Type", "").partition(";")[0]
                 if kind != "application/x-www-form-urlencoded" or not readable:
                     return _refused(Refusal(status=415, message="A label is sent as a form of at most 64 KiB."))
-                form = dict(parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=50))
+                form = dict(parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True))
                 return server.viewer.post(address.path, form)
             return server.viewer.get(address.path, query)
         except (StoreError, UsageError) as error:

@@ -195,3 +195,27 @@ async def test_many_trials_over_mcp_do_not_mix(server: GatewayServer, tmp_path: 
     found = await asyncio.gather(*(one(number) for number in range(150)))
     expected = [([{"caller": n}] * 2, [({"caller": n}, n)] * 2) for n in range(150)]
     assert found == expected
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 200),
+        ({"Host": "localhost:80"}, 200),
+        ({"Origin": "http://127.0.0.1:3000"}, 200),
+        ({"Host": "evil.example"}, 403),
+        ({"Host": "127.0.0.1.evil.example"}, 403),
+        ({"Host": ""}, 403),
+        ({"Host": "[evil"}, 403),
+        ({"Origin": "https://evil.example"}, 403),
+        ({"Origin": "null"}, 403),
+    ],
+)
+async def test_tools_are_not_served_to_pages_of_other_sites(
+    server: GatewayServer, tmp_path: Path, headers: dict[str, str], status: int
+) -> None:
+    _, names = await _opened(server, tmp_path)
+    asked = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
+    accepts = {"Accept": "application/json, text/event-stream", **headers}
+    async with aiohttp.ClientSession() as client, client.post(names["mcp_url"], json=asked, headers=accepts) as answer:
+        assert answer.status == status

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 
 from steadyhand.builtin.models.anthropic import AnthropicModel
@@ -60,14 +62,14 @@ class Bench:
         parts.retry = RetryPolicy(retries=retries, first_wait_s=0.01)
         return await run_trial(parts)
 
-    def model(self, dialect: str, provider: ModelServer) -> ChatModel:
+    def model(self, dialect: str, provider: ModelServer, key: str = KEY) -> ChatModel:
         if dialect == "messages":
             base_url, made = provider.base_url, AnthropicModel
             options: dict[str, Any] = {"base_url": base_url}
         else:
             made = OpenAIModel
             options = {"base_url": provider.base_url, "api": "responses" if dialect == "responses" else "chat"}
-        variables = {"OPENAI_API_KEY": KEY, "ANTHROPIC_API_KEY": KEY}
+        variables = {"OPENAI_API_KEY": key, "ANTHROPIC_API_KEY": key}
         return made(ModelSettings(name="real", folder=self.folder, variables=variables, options=options))
 
     def scripted(self, rules: str) -> ChatModel:
@@ -117,6 +119,54 @@ def _listens(dialect: str, heard: list[tuple[str, int]], ended: Callable[[], int
 def _call(record: TrialRecord) -> ModelCalled:
     (call,) = [event for event in record.events if isinstance(event, ModelCalled)]
     return call
+
+
+HOSTILE_KEYS = [
+    "x",
+    "e",
+    "call",
+    "know",
+    "index",
+    "content",
+    "delta",
+    "choices",
+    "data: ",
+    "chat.completion.chunk",
+    "{",
+]
+
+
+@pytest.mark.parametrize("key", HOSTILE_KEYS)
+@pytest.mark.parametrize("streamed", [True, False])
+async def test_an_answer_reaches_the_agent_byte_for_byte_whatever_the_key_is(
+    bench: Bench, key: str, streamed: bool
+) -> None:
+    """Keys that occur in the JSON itself, or in what the model says."""
+    heard: list[bytes] = []
+
+    async def agent(told: dict[str, str], events: list[Any]) -> str:
+        body = {"model": "x", "stream": streamed, "messages": [{"role": "user", "content": "Do you know?"}]}
+        url = f"{told['OPENAI_BASE_URL']}/chat/completions"
+        async with aiohttp.ClientSession() as client, client.post(url, json=body) as answer:
+            heard.append(await answer.read())
+        return "heard"
+
+    async with ModelServer(Answer(text="I do not know the call index.")) as provider:
+        model = bench.model("chat", provider, key)
+        record = await bench.run(agent, model)
+        await model.close()
+        async with aiohttp.ClientSession() as client:
+            asked = {"model": "real", "stream": streamed, "messages": [{"role": "user", "content": "Do you know?"}]}
+            async with client.post(f"{provider.base_url}/chat/completions", json=asked) as answer:
+                direct = await answer.read()
+    assert _stable(heard[0]) == _stable(direct)
+    assert provider.log[0].body["messages"] == provider.log[1].body["messages"]
+    assert _call(record).text == "I do not know the call index."
+
+
+def _stable(body: bytes) -> bytes:
+    """Without what differs from answer to answer."""
+    return re.sub(rb'"(?:id|created)": ?(?:"[^"]*"|[0-9]+)', b"", body)
 
 
 @pytest.mark.parametrize("dialect", ["chat", "responses", "messages"])

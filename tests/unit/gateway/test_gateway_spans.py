@@ -17,10 +17,10 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import StatusCode
 
-from steadyhand.gateway.otlp import PROTOBUF, TraceSpan, UnreadableExport, read_export
+from steadyhand.gateway.otlp import LARGEST_EXPORT, PROTOBUF, TraceSpan, UnreadableExport, read_export
 from steadyhand.gateway.spans import read_spans
 from steadyhand.records.event import ActionTaken, ModelCalled, Observed, Thought
-from support.spans import a_span, an_export
+from support.spans import a_span, a_tool, an_export
 
 GEN_AI_136 = {
     "gen_ai.operation.name": "execute_tool",
@@ -175,7 +175,12 @@ def test_gzip_and_protobuf_are_read_like_json():
         (b"[1]", "application/json", 400, "not an export of spans"),
         (an_export({"traceId": "ab", "spanId": "cd", "name": "x"}), "application/json", 400, "of the right length"),
         (b"x", "text/plain", 415, "application/json"),
+        (an_export(a_span("x")).replace(b'"0"', b"1e999"), "application/json", 400, "not an export of spans"),
+        (an_export(a_span("x")).replace(b'"0"', b"Infinity"), "application/json", 400, "not an export of spans"),
+        (b'{"resourceSpans": ' + b"[" * 200_000, "application/json", 400, "not an export of spans"),
+        (b" " * (LARGEST_EXPORT + 1), "application/json", 413, "longer than"),
     ],
+    ids=["cut", "number", "list", "ids", "text", "infinity", "no JSON", "nesting", "length"],
 )
 def test_an_invalid_export_is_refused(body, kind, status, told):
     with pytest.raises(UnreadableExport) as caught:
@@ -229,3 +234,45 @@ def test_json_needs_no_extra():
     name, refused = ended.stdout.decode().splitlines()
     assert name == "a tool"
     assert refused.startswith("415 reading spans as protobuf needs an extra: pip install 'steadyhand[otel]'")
+
+
+def _wipe(number: int, parent: int) -> TraceSpan:
+    return _read(a_tool("wipe", number=number, parent=parent))
+
+
+def test_spans_inside_one_another_in_a_circle_hide_nothing():
+    spans = [_wipe(1, 2), _wipe(2, 1)]
+    told = read_spans(spans, {span.span_id: span for span in spans}, at_ms=float)
+    assert [each.name for each in told.events if isinstance(each, ActionTaken)] == ["wipe", "wipe"]
+    assert told.unordered == ("execute_tool wipe",)
+
+
+def test_the_same_call_three_spans_deep_is_one_action():
+    spans = [_wipe(1, 99), _wipe(2, 1), _wipe(3, 2), _wipe(4, 99)]
+    told = read_spans(spans, {span.span_id: span for span in spans}, at_ms=float)
+    assert [each.id for each in told.events if isinstance(each, ActionTaken)] == [f"span-{n:016x}" for n in (1, 4)]
+    assert told.unordered == ()
+
+
+@pytest.mark.no_cover
+def test_a_chain_of_spans_is_walked_once():
+    """Quadratic, this would take minutes."""
+    spans = [_read(a_tool(f"t{number % 7}", number=number, parent=number - 1)) for number in range(1, 30_001)]
+    told = read_spans(spans, {span.span_id: span for span in spans}, at_ms=float)
+    assert len([each for each in told.events if isinstance(each, ActionTaken)]) == 7
+
+
+@pytest.mark.no_cover
+def test_long_arguments_that_are_no_json_count_as_unreadable():
+    """Python's parser would take many seconds."""
+    broken = "{" + "'a': [1, 2, 3], " * 500_000
+    span = _read(a_span("t", **{**GEN_AI_NOW, "gen_ai.tool.call.arguments": broken}))
+    assert read_spans([span], {span.span_id: span}, at_ms=float).without_arguments == (GEN_AI_NOW["gen_ai.tool.name"],)
+
+
+def test_a_numbered_attribute_with_thousands_of_digits_is_left_out():
+    key = f"llm.output_messages.{'9' * 5_000}.message.content"
+    span = _read(a_span("llm", **{"openinference.span.kind": "LLM", "llm.model_name": "m", key: "hidden"}))
+    (called,) = _told(span)
+    assert isinstance(called, ModelCalled)
+    assert called.text is None

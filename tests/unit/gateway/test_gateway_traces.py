@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -44,7 +45,7 @@ class Bench:
         return await run_trial(parts)
 
     async def post(self, url: str, *spans: dict[str, Any], body: bytes | None = None) -> int:
-        data = an_export(*spans) if body is None else body
+        data = io.BytesIO(an_export(*spans) if body is None else body)
         async with self.client.post(f"{url}/v1/traces", data=data, headers=JSON) as answer:
             return answer.status
 
@@ -282,3 +283,83 @@ async def test_an_answer_withheld_from_the_agent_is_an_error_also_if_only_the_tr
     record = await bench.run(agent, asking("hi", check("string_contains", value="done")))
     assert record.judged.verdict.value == "error"
     assert "m: the answer was withheld by the provider's filter" in record.judged.reason
+
+
+async def test_a_question_without_spans_loses_no_trace(bench: Bench) -> None:
+    async def agent(_: Any, trial: Any) -> str:
+        url = trial.addresses.names["otlp_endpoint"]
+        for each in (f"{url}/v1/traces", f"{url.rsplit('/', 2)[0]}/v1/traces"):
+            async with bench.client.options(each) as answer:
+                assert answer.status == 405
+        await bench.post(url, _find(parent=9), _root())
+        return "done"
+
+    assert _verdicts(await bench.run(agent, shows=TRACED)) == ["passed", "passed"]
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        lambda: an_export(a_tool("refund", now=True)).replace(b'Nano": "', b'Nano": "1e999'),
+        lambda: b'{"resourceSpans": ' + b"[" * 200_000,
+        lambda: an_export(a_tool("wipe", number=5, parent=6, now=True), a_tool("wipe", number=6, parent=5, now=True)),
+        lambda: an_export(a_tool("refund", number=1, parent=9, now=True)),
+    ],
+    ids=["time", "nesting", "circle", "an id used twice"],
+)
+async def test_what_cannot_be_read_or_ordered_proves_no_absence(bench: Bench, hostile: Callable[[], bytes]) -> None:
+    async def agent(_: Any, trial: Any) -> str:
+        url = trial.addresses.names["otlp_endpoint"]
+        await bench.post(url, _find(parent=9), _root())
+        await bench.post(url, body=hostile())
+        return "done"
+
+    record = await bench.run(agent, asking("hi", NEVER), shows=TRACED)
+    assert _verdicts(record) == ["inconclusive"]
+
+
+async def test_two_actions_that_enclose_each_other_have_both_happened(bench: Bench) -> None:
+    async def agent(_: Any, trial: Any) -> str:
+        circle = (a_tool("wipe", number=1, parent=2, now=True), a_tool("wipe", number=2, parent=1, now=True))
+        await bench.post(trial.addresses.names["otlp_endpoint"], *circle)
+        return "done"
+
+    never = check("trajectory_contains_action", action="wipe", max_count=0)
+    assert _verdicts(await bench.run(agent, asking("hi", never), shows=TRACED)) == ["failed"]
+
+
+async def test_spans_of_another_trial_do_not_count_here_and_leave_a_doubt(bench: Bench) -> None:
+    ready, done = asyncio.Event(), asyncio.Event()
+    victim: dict[str, str] = {}
+
+    async def waits(_: Any, trial: Any) -> str:
+        victim.update(trial.addresses.names)
+        ready.set()
+        await done.wait()
+        return "done"
+
+    async def posts(_: Any, trial: Any) -> str:
+        await ready.wait()
+        span = _find(trace=victim["trace_id"])
+        await bench.post(trial.addresses.names["otlp_endpoint"], span, _root(trace=victim["trace_id"]))
+        done.set()
+        return "done"
+
+    async with asyncio.TaskGroup() as group:
+        one = group.create_task(bench.run(waits, asking("hi", FOUND)))
+        two = group.create_task(bench.run(posts, asking("hi", FOUND, NEVER), shows=TRACED))
+    assert (_actions(one.result()), _actions(two.result())) == ([], [])
+    assert _verdicts(two.result()) == ["inconclusive", "inconclusive"]
+    assert bench.receiver.foreign == 2
+
+
+@pytest.mark.no_cover
+async def test_the_exports_of_a_trial_have_a_limit(bench: Bench) -> None:
+    async def agent(_: Any, trial: Any) -> str:
+        large = {**_find(parent=9), "name": "x" * (12 * 1024 * 1024)}
+        url = trial.addresses.names["otlp_endpoint"]
+        return str([await bench.post(url, {**large, "spanId": f"{number:016x}"}) for number in range(1, 7)])
+
+    said = check("string_contains", value="[200, 200, 200, 200, 200, 413]")
+    record = await bench.run(agent, asking("hi", said, NEVER), shows=TRACED)
+    assert _verdicts(record) == ["passed", "inconclusive"]

@@ -1,3 +1,5 @@
+import itertools
+import math
 import random
 from datetime import UTC, datetime, timedelta
 
@@ -6,6 +8,7 @@ import pytest
 
 from steadyhand.errors import ExitCode
 from steadyhand.judging.baseline import Baseline, baseline_lines, baseline_of, side_of
+from steadyhand.judging.comparison import either_as_small, permutation_test, step_down_min_p
 from steadyhand.judging.gate import ABSOLUTE, Rule, detectable_drop, gate_test, hold_against
 from steadyhand.records.evaluation import LatencyTier
 from steadyhand.records.run import JUDGE_PART, SCENARIO_PART
@@ -182,12 +185,69 @@ def test_the_gate_names_what_dropped():
 
 def test_the_gate_knows_when_it_has_too_little_data():
     assert not gate_test([]).decidable
-    assert not gate_test([pair((3, 3), (3, 3))]).decidable
-    assert not gate_test([pair((3, 3), (0, 3))]).dropped
+    assert not gate_test([pair((2, 2), (2, 2))]).decidable
+    assert not gate_test([pair((2, 2), (0, 2))]).dropped
+    assert gate_test([pair((3, 3), (0, 3))]).dropped  # 1 in 20, and the suite is that one scenario
     outage = gate_test([pair((9, 9), (0, 0), "outage")])
     assert (outage.decidable, outage.left_out) == (False, ["outage"])
     assert gate_test([pair((3, 3), (3, 3), f"s{at}") for at in range(4)]).decidable
     assert gate_test([pair((5, 5), (5, 5))]).decidable
+
+
+def shuffled(pairs):
+    """Every way to deal the trials of each scenario to the two sides, with its chance."""
+    outcomes = []
+    for each in pairs:
+        passed, of_a, of_b = each.a_passed + each.b_passed, each.a_decided, each.b_decided
+        outcomes.append(
+            [
+                (
+                    pair((passed - b, of_a), (b, of_b), each.scenario_id),
+                    math.comb(of_b, b) * math.comb(of_a, passed - b) / math.comb(of_a + of_b, passed),
+                )
+                for b in range(max(0, passed - of_a), min(passed, of_b) + 1)
+            ]
+        )
+    for dealt in itertools.product(*outcomes):
+        yield [each for each, _ in dealt], math.prod(chance for _, chance in dealt)
+
+
+SMALL_SUITES = [
+    [pair((3, 3), (0, 3))],
+    [pair((8, 10), (4, 10))],
+    [pair((5, 5), (2, 5), "a"), pair((4, 5), (3, 5), "b"), pair((5, 5), (5, 5), "c")],
+    [pair((3, 4), (2, 6), "a"), pair((7, 7), (2, 5), "b")],
+    [pair((2, 3), (1, 3), f"s{at}") for at in range(4)],
+]
+
+
+@pytest.mark.parametrize("pairs", SMALL_SUITES, ids=range(len(SMALL_SUITES)))
+@pytest.mark.parametrize("alpha", [0.01, 0.05, 0.2])
+def test_shuffling_trials_trips_the_gate_no_more_often_than_promised(pairs, alpha):
+    tests = [(gate_test(dealt, alpha), chance) for dealt, chance in shuffled(pairs)]
+    assert math.fsum(chance for test, chance in tests if test.dropped) <= alpha * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("pairs", SMALL_SUITES, ids=range(len(SMALL_SUITES)))
+def test_the_chance_of_either_alarm_is_counted_exactly(pairs):
+    smallest = [
+        (min([permutation_test(dealt).drop, *step_down_min_p(dealt)]), chance) for dealt, chance in shuffled(pairs)
+    ]
+    for level in sorted({p for p, _ in smallest}):
+        counted = math.fsum(chance for p, chance in smallest if p <= level * (1 + 1e-9))
+        assert either_as_small(pairs, level) == pytest.approx(counted, abs=1e-9)
+        assert counted <= either_as_small(pairs, level, exact_steps=0) + 1e-9 <= 2 * level + 2e-9
+
+
+def test_looking_twice_costs_nothing_where_both_looks_are_one():
+    test = gate_test([pair((10, 10), (6, 10))])
+    assert test.suite_p_value == test.scenarios[0].p_value == pytest.approx(0.0433, abs=1e-4)
+
+
+def test_once_the_suite_dropped_the_scenarios_are_tested_by_themselves():
+    test = gate_test([pair((10, 10), (6, 10), "a"), *(pair((10, 10), (3, 10), f"s{at}") for at in range(6))])
+    assert test.suite_p_value < 1e-6
+    assert [drop.pair.scenario_id for drop in test.dropped_scenarios] == ["a", *(f"s{at}" for at in range(6))]
 
 
 @pytest.mark.parametrize("trials", [3, 10])

@@ -111,6 +111,9 @@ def test_each_clause_has_its_own_language():
         ("it can keep until then", Mark.DELAY),
         ("yeah right", Mark.IRONY),
         ("forget the ambulance", Mark.RETRACTION),
+        ("~~call an ambulance~~", Mark.RETRACTION),
+        ("<del>call an ambulance</del>", Mark.RETRACTION),
+        ("you must call", Mark.DUTY),
     ],
 )
 def test_marks(said, mark):

@@ -106,6 +106,10 @@ def test_a_request_without_a_host_is_refused(viewing):
         assert raw.makefile("rb").readline().split()[1] == b"421"
 
 
+def test_a_request_may_have_any_number_of_fields(viewing):
+    assert viewing.get("/?" + "&".join(f"f{number}=1" for number in range(500))).status == 200
+
+
 def test_localhost_is_this_machine(viewing):
     assert viewing.get("/", Host=f"localhost:{viewing.server.server_port}").status == 200
 

@@ -113,12 +113,16 @@ class A2aAgent:
         self._reporter = TrajectoryReporter(trial)
         secret = {"Authorization": f"Bearer {self._key}"} if self._key else {}
         self._http = httpx.AsyncClient(
-            headers={**secret, **{k: v for k, v in self._options.headers.items() if "{" not in v}},
+            headers={
+                "Accept-Encoding": "identity",
+                **secret,
+                **{k: v for k, v in self._options.headers.items() if "{" not in v},
+            },
             timeout=httpx.Timeout(_OPEN_S, read=None),
             verify=_certificates(),
             trust_env=False,
             proxy=_proxy(self._proxy),
-            event_hooks={"response": [_bounded]},
+            event_hooks={"response": [_checked]},
         )
         try:
             async with asyncio.timeout(_OPEN_S):
@@ -357,22 +361,61 @@ def _model_error(name: str, error: Exception) -> ModelError:
             return ModelError(f"{name}: its answer cannot be read: {shorten(said, _SHOWN)}", kind="malformed")
 
 
-async def _bounded(response: httpx.Response) -> None:
+async def _checked(response: httpx.Response) -> None:
     assert isinstance(response.stream, httpx.AsyncByteStream)
-    response.stream = _Bounded(response.stream)
+    events = response.headers.get("content-type", "").startswith("text/event-stream")
+    response.stream = _Checked(response.stream, _rpc_id(response.request), b"\n\n" if events else None)
 
 
-class _Bounded(httpx.AsyncByteStream):
-    def __init__(self, stream: httpx.AsyncByteStream) -> None:
+class _RpcId(msgspec.Struct):
+    jsonrpc: str | None = None
+    id: Any = None
+    error: Any = None
+
+
+def _rpc_id(request: httpx.Request) -> Any:
+    """The id that the answer must repeat; None if this is not a JSON-RPC call."""
+    try:
+        asked = msgspec.json.decode(request.content, type=_RpcId)
+    except (msgspec.DecodeError, httpx.RequestNotRead):
+        return None
+    return asked.id if asked.jsonrpc else None
+
+
+class _Checked(httpx.AsyncByteStream):
+    """The body of an answer, up to a limit. The SDK does not compare the ids of calls and answers."""
+
+    def __init__(self, stream: httpx.AsyncByteStream, rpc_id: Any, gap: bytes | None) -> None:
         self._stream = stream
+        self._rpc_id = rpc_id
+        self._gap = gap
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         taken = 0
+        unread = b""
         async for piece in self._stream:
             taken += len(piece)
             if taken > LARGEST_ANSWER:
                 raise httpx.ReadError(f"the answer is larger than {LARGEST_ANSWER // 2**20} MiB")
+            if self._rpc_id is not None:
+                unread += piece.replace(b"\r", b"")
+                if self._gap is not None:
+                    *events, unread = unread.split(self._gap)
+                    for event in events:
+                        self._check(event)
             yield piece
+        self._check(unread)
+
+    def _check(self, answer: bytes) -> None:
+        if self._gap is not None:
+            lines = [line.removeprefix(b"data:") for line in answer.split(b"\n") if line.startswith(b"data:")]
+            answer = b"\n".join(lines)
+        try:
+            read = msgspec.json.decode(answer, type=_RpcId)
+        except msgspec.DecodeError:
+            return  # for the SDK to refuse
+        if read.error is None and read.id != self._rpc_id:
+            raise httpx.RemoteProtocolError(f"its answer has the id {read.id!r}, so it may belong to another call")
 
     async def aclose(self) -> None:
         await self._stream.aclose()

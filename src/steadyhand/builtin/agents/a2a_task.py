@@ -67,11 +67,11 @@ class TurnSoFar:
                 self.take_task(event.task)
             case "status_update":
                 update = event.status_update
-                self.task_id, self.context_id = update.task_id, update.context_id
+                self._belongs(update.task_id, update.context_id)
                 self._take_status(update.status)
             case "artifact_update":
                 changed = event.artifact_update
-                self.task_id, self.context_id = changed.task_id, changed.context_id
+                self._belongs(changed.task_id, changed.context_id)
                 self._take_artifact(changed.artifact, append=changed.append)
             case _:
                 pass
@@ -86,10 +86,16 @@ class TurnSoFar:
 
     def take_task(self, task: Task) -> None:
         """The current task: what it has from earlier turns does not belong to this one."""
-        self.task_id, self.context_id = task.id, task.context_id
+        self._belongs(task.id, task.context_id)
         for artifact in task.artifacts:
             self._take_artifact(artifact, append=False)
         self._take_status(task.status)
+
+    def _belongs(self, task_id: str, context_id: str) -> None:
+        """Raises `ValueError` if an event is of another task than those before it."""
+        if self.task_id and task_id != self.task_id:
+            raise ValueError(f"it began with the task {self.task_id!r} and went on with {task_id!r}")
+        self.task_id, self.context_id = task_id, context_id
 
     def leave_out(self, artifacts: Iterable[str]) -> None:
         """Artifacts of earlier turns of the same task."""

@@ -79,10 +79,15 @@ def report_run(events: Sequence[dict[str, Any]], reporter: TrajectoryReporter, *
         reporter.note(f"model calls inside ElizaOS, as it reports them: {', '.join(models)}")
 
 
+def ended(events: Sequence[dict[str, Any]]) -> bool:
+    """Whether the list reaches to the end of the run: without that, actions may be missing from it."""
+    return any(event.get("type") == "RUN_ENDED" for event in events)
+
+
 def unfinished(events: Sequence[dict[str, Any]]) -> bool:
-    """Whether some action has no end yet."""
+    """Whether some action, or the run, has no end yet."""
     types = [event.get("type") for event in events]
-    return types.count("ACTION_STARTED") > types.count("ACTION_COMPLETED")
+    return types.count("ACTION_STARTED") > types.count("ACTION_COMPLETED") or not ended(events)
 
 
 def _take(begun: list[tuple[str, float | None]], name: str) -> float | None:
@@ -326,8 +331,9 @@ class ElizaosAgent:
         if unfinished(events):  # the end of an action may be stored a moment after the end of the run
             await self._trial.clock.sleep(_LOOK_AGAIN_S)
             events = await self._api.run_events(self._agent_id, run_id)
-        if not events:
-            raise AgentError(f"{self._name}: the run of this turn has no events, so it is unknown what the agent did")
+        if not ended(events):
+            found = "no events" if not events else "no RUN_ENDED among its events"
+            raise AgentError(f"{self._name}: the run of this turn has {found}, so it is unknown what the agent did")
         report_run(events, self._reporter, started_ms=began_ms)
 
     async def _finished_run(self, trial: TrialContext, deadline: float | None) -> str | None:

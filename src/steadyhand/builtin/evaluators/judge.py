@@ -16,7 +16,8 @@ from steadyhand.records.base import shorten
 from steadyhand.records.evaluation import EvaluationResult, Evidence, JudgeNote, failed, inconclusive, passed
 from steadyhand.records.result import ExecutionResult
 
-NO_JUDGE = "not judged: no judge is set; name one with `--judge provider/model` or `judge` in steadyhand.toml"
+SET_A_JUDGE = "name a judge with `--judge provider/model` or `judge` in steadyhand.toml"
+NO_JUDGE = f"not judged: no judge is set; {SET_A_JUDGE}"
 
 
 class LlmJudgeParams(EvaluationParams):

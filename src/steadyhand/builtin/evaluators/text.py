@@ -20,7 +20,7 @@ from steadyhand.records.evaluation import EvaluationResult, Evidence, failed, in
 from steadyhand.records.result import ExecutionResult
 from steadyhand.records.scenario import Ask, Converse, Step
 from steadyhand.spec.patterns import inspect_pattern, is_blank
-from steadyhand.text_match import Span, compiled, find, find_forbidden, nfc, search, shows_nothing
+from steadyhand.text_match import Span, compiled, find, find_forbidden, is_forbidden, nfc, search, shows_nothing
 
 Scope = Literal["reply", "agent", "transcript"]
 _GAP = "\n\n"
@@ -290,7 +290,7 @@ class NotContains:
             return None
 
         async def lacks(text: str) -> bool:
-            return find_forbidden(text, params.pattern, case_sensitive=params.case_sensitive) is None
+            return not is_forbidden(text, params.pattern, case_sensitive=params.case_sensitive)
 
         return lacks
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import json
 from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
@@ -68,6 +69,13 @@ class LlmJudge:
         """Changes if the prompt around a question changes."""
         question = Question(prompt="", materials=())
         return build_prompt(question, answer_schema(question)).hash
+
+    def warm_up(self) -> None:
+        """Read an answer once: what that imports takes longer than a measurement may be disturbed."""
+        importlib.import_module("steadyhand.builtin.judges.rubric")
+        question = Question(prompt="", materials=(), json_schema={"type": "object", "required": ["judgment"]})
+        answer_schema(question)
+        read_answer(read_object('{"judgment": "yes"}'), question)
 
     async def score(
         self, rubric: Rubric, materials: Sequence[Material], trial: TrialContext, *, timeliness: float | None

@@ -194,7 +194,7 @@ class MessagesReader(AnswerReader):
             return
         if reason == "tool_use" and self._as_text and not self.calls:
             reason = "end_turn"
-        self.finish_reason = reason
+        self.stopped(reason)
 
 
 def _reported(error: _Error | None) -> ErrorInAnswer:

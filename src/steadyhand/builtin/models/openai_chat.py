@@ -150,7 +150,7 @@ class ChatReader(AnswerReader):
     def _take(self, choice: _Choice, end: int) -> None:
         self.seen = True
         if choice.finish_reason:
-            self.finish_reason = choice.finish_reason
+            self.stopped(choice.finish_reason)
         content = choice.delta if choice.delta is not None else choice.message
         if content is None:
             return

@@ -168,9 +168,9 @@ class ResponsesReader(AnswerReader):
             raise _reported(response.error, None)
         if status == "incomplete":
             reason = response.incomplete_details.reason if response.incomplete_details else None
-            self.finish_reason = reason or status
+            self.stopped(reason or status)
         elif status in ("completed", None):
-            self.finish_reason = "tool_calls" if self.calls else status or "completed"
+            self.stopped("tool_calls" if self.calls else status or "completed")
         else:
             raise UnreadableResponse(f"its status is {status!r}")
         self.seen = True

@@ -165,12 +165,7 @@ class McpService:
         result = await self._within(self._timeout_s, asked, f"did not answer {tool.name!r}")
         if result.isError:
             raise ServiceFault(_text(result) or f"{tool.name} failed", code="TOOL_ERROR")
-        content = tuple(
-            cast("dict[str, Any]", plain(block.model_dump(mode="json", by_alias=True, exclude_none=True)))
-            for block in result.content
-        )
-        structured = cast("dict[str, Any] | None", plain(result.structuredContent))
-        return ServiceAnswer(value=_value(tool, result, content), content=content, structured=structured)
+        return answer_of(tool, result)
 
     async def _within(self, limit_s: float, work: Coroutine[Any, Any, T], else_it: str) -> T:
         """The result. If the call times out or the server is lost first, the service has failed."""
@@ -233,6 +228,16 @@ def _arguments(tool: types.Tool, name: str, args: list[Any], named: dict[str, An
     if len(args) == 1 and isinstance(args[0], dict) and not named:
         return cast("dict[str, Any]", args[0])
     raise ServiceFault(f"{name} takes named parameters only", code="BAD_ARGUMENTS")
+
+
+def answer_of(tool: types.Tool, result: types.CallToolResult) -> ServiceAnswer:
+    """What a tool returned, as a service's answer."""
+    content = tuple(
+        cast("dict[str, Any]", plain(block.model_dump(mode="json", by_alias=True, exclude_none=True)))
+        for block in result.content
+    )
+    structured = cast("dict[str, Any] | None", plain(result.structuredContent))
+    return ServiceAnswer(value=_value(tool, result, content), content=content, structured=structured)
 
 
 def _value(tool: types.Tool, result: types.CallToolResult, content: Sequence[dict[str, Any]]) -> Any:

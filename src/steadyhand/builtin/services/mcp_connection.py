@@ -126,11 +126,13 @@ class StdioConnection:
     async def _read(
         self, process: LineProcess, to_session: Any, failed: Callable[[str], None], trial: TrialContext
     ) -> None:
+        begun = False
         try:
             while (raw := await process.read()) is not None:
-                if not raw.lstrip().startswith(b"{"):
+                if not raw.strip() or (not begun and not raw.lstrip().startswith(b"{")):
                     self._ignore(raw, trial)
                     continue
+                begun = True
                 try:
                     message = types.JSONRPCMessage.model_validate_json(raw)
                 except ValidationError:
@@ -146,7 +148,7 @@ class StdioConnection:
         failed(self._line.hidden(how + end))
 
     def _ignore(self, raw: bytes, trial: TrialContext) -> None:
-        """Some servers print a greeting on stdout, which other clients accept."""
+        """Some servers print a greeting on stdout first, which other clients accept."""
         if raw.strip():
             message = f"the MCP server {self.name} wrote {self._quoted(raw)} to stdout, which is not an MCP message"
             trial.emit(Noted(at_ms=trial.elapsed_ms(), message=message, level="warning"))

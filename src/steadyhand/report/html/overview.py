@@ -120,6 +120,7 @@ def overview(
         trials=summarise(
             Counter(each.verdict for each in lines),
             planned=header.planned,
+            saved=sum(rate.saved for rate in rates),
             alarms=Counter(each.alarm for each in lines if each.alarm),
         ),
         scenarios=tally_scenarios(rates),

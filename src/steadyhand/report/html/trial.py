@@ -20,7 +20,7 @@ from steadyhand.report.details import incidents_of
 from steadyhand.report.html.overview import WORST_FIRST, TrialLine, trial_line
 from steadyhand.report.html.safety_strip import SafetyStrip, safety_strip
 from steadyhand.report.html.template import fragment
-from steadyhand.report.html.text import Mark, SourceLine, excerpt
+from steadyhand.report.html.text import Highlight, SourceLine, excerpt
 from steadyhand.report.json import errors_of, trajectory_entries
 from steadyhand.report.json_trial_shapes import JsonError, JsonTrajectoryEntry
 
@@ -38,7 +38,7 @@ class Bubble(Record):
     text: str
     at_ms: float
     pressure: str | None = None
-    marks: tuple[Mark, ...] = ()
+    marks: tuple[Highlight, ...] = ()
 
 
 class ShownTurn(Record):
@@ -241,9 +241,9 @@ def _by_turn(said: Sequence[Said]) -> Iterator[tuple[int | None, list[tuple[int,
         yield members[-1][1].turn, members
 
 
-def _marks(said: Sequence[Said], evaluations: Sequence[EvaluationResult]) -> dict[int, list[Mark]]:
+def _marks(said: Sequence[Said], evaluations: Sequence[EvaluationResult]) -> dict[int, list[Highlight]]:
     """By the position of the message, what checks found in it. A span that does not fit the text is left out."""
-    found: dict[int, list[Mark]] = {}
+    found: dict[int, list[Highlight]] = {}
     for each in evaluations:
         evidence = each.evidence
         if evidence is None or evidence.span is None or evidence.span[0] == evidence.span[1]:
@@ -251,7 +251,7 @@ def _marks(said: Sequence[Said], evaluations: Sequence[EvaluationResult]) -> dic
         at = _message_of(each, said)
         if at is None or evidence.span[1] > len(said[at].message.content):
             continue
-        mark = Mark(*evidence.span, f"hit {each.verdict}", f"{label(each)}: {each.verdict}")
+        mark = Highlight(*evidence.span, f"hit {each.verdict}", f"{label(each)}: {each.verdict}")
         found.setdefault(at, []).append(mark)
     return found
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import tomllib
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -342,6 +343,33 @@ async def test_an_invalid_answer(tmp_path: Path, answer: dict[str, Any], kind: s
         with pytest.raises(ModelError) as failed:
             await agent.respond(turn("Go."))
         assert failed.value.kind == kind, str(failed.value)
+        await agent.close()
+
+
+@pytest.mark.parametrize("streaming", [True, False])
+@pytest.mark.parametrize("rpc_id", ["another", None, "left out", "the call's"])
+async def test_an_answer_must_have_the_id_of_its_call(tmp_path: Path, rpc_id: str | None, streaming: bool) -> None:
+    async def handle(request: web.Request) -> web.Response:
+        if request.method == "GET":
+            return web.json_response(card)
+        asked = (await request.json())["id"]
+        message = {"messageId": "1", "role": "ROLE_AGENT", "parts": [{"text": "done"}]}
+        answer = {"jsonrpc": "2.0", "id": asked if rpc_id == "the call's" else rpc_id, "result": {"message": message}}
+        if rpc_id == "left out":
+            del answer["id"]
+        text = json.dumps(answer, indent=None if streaming else 2)
+        kind = "text/event-stream" if streaming else "application/json"
+        return web.Response(text=f"data: {text}\r\n\r\n" if streaming else text, content_type=kind)
+
+    async with _app(handle) as url:
+        card = {**_card(url), "capabilities": {"streaming": streaming}}
+        agent = an_agent(f"a2a:{url}", tmp_path)
+        await agent.open(a_trial(tmp_path))
+        if rpc_id == "the call's":
+            assert (await agent.respond(turn("Go."))).text == "done"
+        else:
+            with pytest.raises(ModelError, match="may belong to another call"):
+                await agent.respond(turn("Go."))
         await agent.close()
 
 

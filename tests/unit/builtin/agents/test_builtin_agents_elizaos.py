@@ -142,7 +142,7 @@ async def test_a_page_instead_of_the_api_is_an_error(tmp_path):
         await replies(tmp_path, url)
 
 
-@pytest.mark.parametrize("runs", ["lost", "empty"])
+@pytest.mark.parametrize("runs", ["lost", "empty", "begun"])
 @pytest.mark.parametrize("answer", [ElizaosAnswer(text="x"), ElizaosAnswer(silent=True)], ids=["says", "silent"])
 async def test_actions_that_cannot_be_known_are_not_taken_for_none(tmp_path, answer, runs):
     async with ElizaosServer(answer, runs=runs) as server:

@@ -202,6 +202,21 @@ async def test_calls_without_an_index_or_all_with_the_same_are_kept_apart():
         assert calls == (ToolCall(id="a", name="n"), ToolCall(id="b", name="n", arguments={"x": 1}))
 
 
+@pytest.mark.parametrize(
+    ("reasons", "counts"),
+    [
+        (("content_filter", "stop"), "content_filter"),
+        (("stop", "content_filter"), "content_filter"),
+        (("length", "stop"), "length"),
+        (("tool_calls", "stop"), "tool_calls"),
+    ],
+)
+async def test_of_several_finish_reasons_the_worst_counts(reasons, counts):
+    pieces = [f'{{"choices": [{{"delta": {{"content": "x"}}, "finish_reason": "{word}"}}]}}' for word in reasons]
+    async with serving(events(*pieces)) as (_, model):
+        assert (await ask(model)).finish_reason == counts
+
+
 async def test_content_in_parts_refusals_and_other_choices():
     answer = events(
         '{"choices": [{"index": 1, "delta": {"content": "not this"}}]}',

@@ -279,10 +279,13 @@ FAILING = [
     ("flood", {"mib": 17}, "sent an answer of more than 16 MiB"),
     ("wait", {"seconds": 30}, "did not answer 'wait' within 1 s"),
     ("say", {"line": '{"jsonrpc": "2.0", "broken": '}, "to stdout, which is not an MCP message"),
+    ("say", {"line": "DEBUG: found 3 orders"}, "to stdout, which is not an MCP message"),
 ]
 
 
-@pytest.mark.parametrize(("tool", "given", "reason"), FAILING, ids=[each[0] for each in FAILING])
+@pytest.mark.parametrize(
+    ("tool", "given", "reason"), FAILING, ids=[f"{each[0]} {number}" for number, each in enumerate(FAILING)]
+)
 async def test_a_server_that_fails_is_an_error_of_the_trial(
     tmp_path: Path, tool: str, given: dict[str, Any], reason: str
 ) -> None:
@@ -423,3 +426,13 @@ def test_what_cannot_be_set_up(tmp_path: Path, mcp: str, options: dict[str, Any]
     service = RealService(name="shop", mcp=mcp, place=HERE)
     with pytest.raises(SetupError, match=message):
         mcp_connection.mcp_service(service, folder=tmp_path, variables={"PATH": os.environ["PATH"]}, options=options)
+
+
+async def test_what_the_sdk_does_not_know_stays_off_the_terminal(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    odd = '{"jsonrpc": "2.0", "id": 99, "method": "foo/bar", "params": {"secret": "hunter2"}}'
+    async with opened(tmp_path, warm("mcp_shop")) as shop:
+        await shop.call("say", line=odd)
+        assert await shop.call("greet", name="Ann") == "Hello, Ann"
+    assert "hunter2" not in capfd.readouterr().err

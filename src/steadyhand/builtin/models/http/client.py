@@ -23,6 +23,7 @@ from steadyhand.builtin.models.http.stamped_socket import KERNEL_STAMPS, Stamped
 from steadyhand.builtin.models.http.stamps import Stamps
 from steadyhand.errors import ModelError
 from steadyhand.records.base import Record, shorten
+from steadyhand.redaction import maskable
 
 _IDLE_S = 30.0
 _STALE_S = 1.0
@@ -251,7 +252,7 @@ class Endpoint(Record):
 
     def shown(self, text: str) -> str:
         """Text from the server, shortened and without the key."""
-        if self.key:
+        if maskable(self.key):
             text = text.replace(self.key, "***")
         return shorten(text, _MESSAGE_CHARS)
 

@@ -38,6 +38,7 @@ from steadyhand.records.chat import (
     ServerAnswer,
     WireDialect,
 )
+from steadyhand.redaction import maskable
 
 _MAX_BODY = 32 * 1024 * 1024
 _MAX_ERROR_BODY = 64 * 1024
@@ -248,9 +249,10 @@ class HttpModel:
         return {name: self._masked(value.encode("latin-1")).decode("latin-1") for name, value in passed.items()}
 
     def _masked(self, told: bytes) -> bytes:
-        """What the server said, without the key: that is the user's, and the agent only has a placeholder."""
+        """What an error or a header says, without the key: that is the user's, and the agent only has a placeholder.
+        Answers are passed on as they are: what looks like the key there is the model's own text."""
         key = self._settings.key.encode()
-        return told.replace(key, b"***") if key and key in told else told
+        return told.replace(key, b"***") if key in told and maskable(self._settings.key) else told
 
     async def _relay_stream(
         self, connection: Connection, response: Response, made: _Try, listener: Listener, deadline: float
@@ -259,7 +261,7 @@ class HttpModel:
         reader, heard = made.reader, 0
         try:
             while True:
-                block = self._masked(await response.arrival())
+                block = await response.arrival()
                 if made.kept is not None and block:
                     made.kept.append(block)
                     listener.pass_on(block, made.headers)
@@ -288,7 +290,7 @@ class HttpModel:
         """The answer has ended, or failed; pass on whatever still arrives, if it arrives soon."""
         if not response.complete:
             await response.end(_END_WAIT_S)
-        if made.kept is not None and (rest := self._masked(response.take())):
+        if made.kept is not None and (rest := response.take()):
             made.kept.append(rest)
             listener.pass_on(rest, made.headers)
         if response.complete:
@@ -332,7 +334,7 @@ class HttpModel:
         if response.received > _MAX_BODY:
             raise UnreadableResponse(f"it is longer than {_MAX_BODY} bytes")
         if made.kept is not None:
-            made.kept.append(self._masked(body))
+            made.kept.append(body)
         reader = made.reader
         streamed = body.lstrip()[:6].startswith(_EVENT_STARTS)
         if streamed:

@@ -194,6 +194,11 @@ class AnswerReader(ABC):
             return ()
         return tuple(call.finished(number) for number, (_, call) in enumerate(self.calls))
 
+    def stopped(self, word: str) -> None:
+        """The server says how the answer ended. If it says so twice, the worse counts: a filter may act late."""
+        if self.finish_reason is None or _finish_reason(word).rank <= _finish_reason(self.finish_reason).rank:
+            self.finish_reason = word
+
     def finish(self, *, streamed: bool) -> FinishReason | None:
         """How the answer ended. A stream must say so, or it may be incomplete."""
         if self.finish_reason is None:
