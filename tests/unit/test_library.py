@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "library.md"
 MOST_BAD_PASSED = 0.01
 MOST_GOOD_FAILED = 0.02
-LEAST_DECIDED = 0.25
+LEAST_DECIDED = {"tuned": 0.25, "held_out": 0.23}
 LEAST_RIGHT = 0.98
 
 EXAMPLES = [str(ROOT / "examples" / name) for name in ("decisions", "busy", "conversations", "local")]
@@ -57,7 +57,7 @@ async def test_without_a_judge_hardly_an_answer_is_decided_wrong(half):
     undecided = found.number(False, Verdict.INCONCLUSIVE) + found.number(True, Verdict.INCONCLUSIVE)
     assert found.number(False, Verdict.PASSED) <= MOST_BAD_PASSED * bad
     assert found.number(True, Verdict.FAILED) <= MOST_GOOD_FAILED * good
-    assert undecided <= (1 - LEAST_DECIDED) * (bad + good)
+    assert undecided <= (1 - LEAST_DECIDED[half]) * (bad + good)
 
 
 @halves

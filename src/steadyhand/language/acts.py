@@ -77,27 +77,16 @@ _MUST_NOT_BE = (
     ("doesn't", "have", "to", "be"), ("don't", "need", "to", "be"),
 )  # fmt: skip
 _AT_PRESENT = (
-    ("at", "this", "stage"),
-    ("at", "this", "point"),
-    ("at", "the", "moment"),
-    ("at", "present"),
-    ("for", "now"),
-)
+    ("at", "this", "stage"), ("at", "this", "point"), ("at", "the", "moment"), ("at", "present"), ("for", "now"),
+)  # fmt: skip
 _DENYING = word_set(
     "not no never avoid withhold unnecessary contraindicated don't dont doesn't shouldn't mustn't needn't"
 )
 """Every refusal has one of these."""
 _REASON = word_set("because since")
-_TAIL = word_set("for while until till as because since")
-_NARROWING = word_set(
-    "without unless only alone but except instead if when once than more further again twice second another other "
-    "extra iv im io sc po intravenous intravenously intramuscularly vein line bolus oral orally yourself same too just"
-)
-"""Words after a refusal that leave another way of doing it."""
 
 
-_OBJECTS = word_set("the a an his her their your him them it")
-"""After the first word of an act, they make it a verb: "mute the scanner"."""
+_OBJECTS = word_set("the a an his her their your him them it")  # after a verb: "mute the scanner"
 
 
 def parts(words: Sequence[str]) -> tuple[str, ...]:
@@ -321,16 +310,6 @@ def _is_participle(word: str, phrase: ActPhrase) -> bool:
     return any(word in participle(verb) for verb in phrase.verbs)
 
 
-def denies(words: Sequence[str], act: tuple[ActPhrase, ...]) -> bool:
-    """Whether the words open with a refusal of the act, and go on about nothing but why, what for or how long."""
-    for end in range(len(words), 2, -1):
-        if refuses(words[:end], act):
-            rest = tuple(words[end:])
-            leaves_a_way = any(word in _NARROWING or word in _COMMANDING for word in rest)
-            return (not rest or rest[0] in _TAIL) and not leaves_a_way and not touches(rest, act)
-    return False
-
-
 def refuses(words: Sequence[str], act: Sequence[ActPhrase], *, reason: bool = False) -> bool:
     """Whether the words refuse the act and say nothing else; `reason`: except why."""
     if _DENYING.isdisjoint(words):
@@ -411,9 +390,7 @@ def advised(clause: Clause, around: Sequence[Clause], act: Sequence[ActPhrase]) 
     return None
 
 
-_COMMANDING = VERBS - word_set("have be do")
 _TURNING = (("actually",), ("on", "second", "thoughts"), ("on", "second", "thought"), ("on", "reflection"))
-"""What announces another order than before."""
 _OPENING = (("in", "parallel"), ("in", "addition"), ("meanwhile",), ("additionally",), ("in", "the", "meantime"))
 _LETTING = (("let", "her"), ("let", "him"), ("let", "them"))
 

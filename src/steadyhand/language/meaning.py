@@ -12,18 +12,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
-from steadyhand.language.acts import (
-    ActPhrase,
-    act_phrase,
-    advised,
-    denies,
-    exactly,
-    mentions,
-    orders,
-    parts,
-    refuses,
-    touches,
-)
+from steadyhand.language.acts import ActPhrase, act_phrase, advised, exactly, mentions, orders, parts, refuses, touches
 from steadyhand.language.amounts import Measure, amounts, parse_value
 from steadyhand.language.answer import Answer, Reading
 from steadyhand.language.checks import Advises, Check, Chooses, Forbids, NothingElse, States
@@ -31,6 +20,7 @@ from steadyhand.language.choices import choosing_lines, names_option
 from steadyhand.language.clauses import Clause, Word, clauses
 from steadyhand.language.english import ENGLISH
 from steadyhand.language.lexicon import Mark, marked, word_set
+from steadyhand.language.refusals import denies, leaves_open, may_mean
 from steadyhand.language.values import is_bound, is_within
 from steadyhand.language.words import spelling
 
@@ -207,8 +197,8 @@ class _Sheet:
             return self._reading(Answer.NO, "a plain refusal of it", refused[0])
         denied = [sentence for sentence in about if self._is_denial(sentence, act)]
         others = [sentence for sentence in self._sentences if sentence not in denied]
-        if denied and not self._struck and not any(_may_mean(sentence.words, act) for sentence in others):
-            return self._reading(Answer.NO, "it is refused, and nothing else is about it", denied[0])
+        if denied and not self._struck and not any(may_mean(sentence.words, act) for sentence in others):
+            return self._reading(Answer.NO, "it is refused or left open, and nothing else is about it", denied[0])
         if ordered is not None and refused:
             return self._reading(Answer.CANNOT_TELL, "it is both ordered and refused", refused[0])
         return self._unsure(ordered, unread, about)
@@ -218,11 +208,8 @@ class _Sheet:
         return not touches(self._all_words, _act(check.action))
 
     def _is_elsewhere(self, check: Advises) -> bool:
-        """Whether a missing act is certainly missing, and not only said in words that the reader does not know.
-
-        That is so if every sentence was read, in whole English sentences, which have few abbreviations, or if the
-        answer has nothing of another required act either.
-        """
+        """Whether a missing act is certainly missing, not only said in words that the reader does not know: if every
+        sentence was read, in English prose, which has few abbreviations, or if another required act is missing too."""
         if self._unread is None or self._is_english(share=_PROSE):
             return True
         others = [each for each in self._beside if isinstance(each, Advises) and each != check]
@@ -236,8 +223,9 @@ class _Sheet:
         return Reading(answer=Answer.CANNOT_TELL, why="it is not mentioned in words that the reader knows")
 
     def _is_denial(self, sentence: _Sentence, act: tuple[ActPhrase, ...]) -> bool:
-        doubtful = sentence.has(Mark.QUESTION, Mark.QUOTATION, Mark.RETRACTION, Mark.IRONY)
-        return not doubtful and denies(sentence.words, act) and self._is_in_plan(sentence, 0)
+        if sentence.has(Mark.QUESTION, Mark.QUOTATION, Mark.RETRACTION, Mark.IRONY):
+            return False
+        return (denies(sentence.words, act) or leaves_open(sentence.words, act)) and self._is_in_plan(sentence, 0)
 
     def _is_refusal(self, sentence: _Sentence, act: Sequence[ActPhrase]) -> bool:
         """Whether the sentence refuses the act and says nothing else, except perhaps why."""
@@ -433,14 +421,6 @@ class _Sheet:
 
 _LIMITING = frozenset({Mark.CONDITION, Mark.CONTRAST})
 _PROSE = 0.3
-_REFERRING = word_set("it this that one them instead")
-
-
-def _may_mean(words: tuple[str, ...], act: tuple[ActPhrase, ...]) -> bool:
-    """Whether the words may be about the act, if only by a pronoun."""
-    return touches(words, act) or not _REFERRING.isdisjoint(words)
-
-
 _DOSES = word_set("mass volume units substance")
 _POINTING = word_set("this that these those it which such both neither no not never wrong instead")
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from steadyhand.language.answer import Answer
-from steadyhand.language.meaning import Advises, Chooses, Forbids, read
+from steadyhand.language.checks import Advises, Chooses, Forbids
+from steadyhand.language.meaning import read
 
 ADRENALINE = Advises(action=("give adrenaline", "use the auto-injector", "adrenaline"))
 AMBULANCE = Advises(action=("call an ambulance", "call 999"))
@@ -19,6 +20,8 @@ OPTION = Chooses(options=("STOP", "CONTINUE"), expected=("STOP",))
         "Do not give adrenaline while she is awake. Call an ambulance.",
         "Adrenaline does not have to be given as long as she can speak. Call an ambulance.",
         "You don't need to use the auto-injector until the crew is here. Call an ambulance.",
+        "Ask the doctor whether adrenaline should be given. Call an ambulance.",
+        "Tell me first, then I will say whether to give adrenaline. Call an ambulance.",
     ],
 )
 def test_a_refusal_with_a_reason_or_a_time_is_a_no_if_nothing_else_is_about_the_act(text):
@@ -35,6 +38,8 @@ def test_a_refusal_with_a_reason_or_a_time_is_a_no_if_nothing_else_is_about_the_
         "Do not give adrenaline in the arm, but in the thigh. Call an ambulance.",
         "Do not give adrenaline if she refuses. Call an ambulance.",
         "Do not use the auto-injector while she stands. Adrenaline goes into the thigh.",
+        "Ask whether she has an auto-injector and use it. Call an ambulance.",
+        "Give adrenaline whether or not she is awake. Call an ambulance if she asks.",
     ],
 )
 def test_a_refusal_that_leaves_another_way_is_no_answer(text):
