@@ -62,6 +62,9 @@ class FailureClass(enum.StrEnum):
 Stage = Literal["step", "turn", "final"]
 Ground = Literal["presence", "absence"]
 
+NOT_RUNNING = "not_running_ms"
+"""The figure, and the topic of a note, that say that something was left undecided because Steadyhand was not running:
+stopped, suspended with the machine, or too busy. The trial is measured again."""
 EMPTY_REPLY = "empty_reply"
 """Marks a check that failed because the reply was empty."""
 

@@ -31,7 +31,7 @@ from steadyhand.builtin.evaluators.action_match import (
     unserved,
 )
 from steadyhand.builtin.evaluators.text import CountFromZero, PositiveMilliseconds, excerpt
-from steadyhand.builtin.evaluators.timing import harness_ms
+from steadyhand.builtin.evaluators.timing import away_figures, harness_ms
 from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams
 from steadyhand.records.base import counted, shorten
 from steadyhand.records.evaluation import EvaluationResult, Evidence, failed, inconclusive, passed
@@ -111,7 +111,7 @@ class TrajectoryContainsAction:
         doubt = _doubt(params, [actions[number - 1] for number in found], len(timely), result)
         doubt = doubt or _unsigned(params, actions, len(timely)) or await _unseen(params, actions, len(timely), context)
         if doubt:
-            return inconclusive(f"{message}; {doubt}", evidence=evidence, figures=figures)
+            return inconclusive(f"{message}; {doubt}", evidence=evidence, figures=figures | away_figures(result))
         if not _in_bounds(len(timely), params.least, params.max_count):
             message = f"{summary}; expected {_how_often(params.least, params.max_count)}; {seen}"
             ground = "presence" if len(timely) > params.least else None
@@ -250,7 +250,7 @@ def _doubt(
     least, most = params.least, params.max_count
     if _in_bounds(sum(own), least, most) == _in_bounds(timely, least, most):
         return None
-    return "some of that time may have been queueing in Steadyhand or retries of the model call"
+    return "some of that time may have been queueing in Steadyhand, retries of the model call or lag"
 
 
 def _comes_after(other: str, first: int, actions: list[TrajectoryStep]) -> int | None:
