@@ -76,6 +76,8 @@ class RunArguments(TypedDict, total=False):
     ray_env: Sequence[str]
     timeout_s: float | None
     retries: int | None
+    wait_limit_s: float | None
+    stall_limit_s: float | None
     strict_judge: bool
     judge_canaries: StrPath | None
     sandbox: bool

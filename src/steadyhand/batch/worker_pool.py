@@ -115,8 +115,8 @@ class _Worker:
     def room_for_suspects(self) -> int:
         return min(self.room, max(1, self.places // _SUSPECTS) - self.suspects)
 
-    def grant(self, number: int, reason: str) -> None:
-        self._next().granted.append((number, reason))
+    def grant(self, number: int, reason: str, blamed_s: float) -> None:
+        self._next().granted.append((number, reason, blamed_s))
 
     def refuse(self, number: int, error: RemoteError) -> None:
         self._next().refused.append((number, error))

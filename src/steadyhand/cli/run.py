@@ -200,6 +200,8 @@ def carry_out(run: Run, reports: Reports, *, silent: bool, otel: str | None = No
         unwritten = True
     if execution.broken is not None:
         say(f"steadyhand: {run.redactor.text(str(execution.broken))}: {_resume(run)}", err=True)
+    if execution.stalled is not None:
+        say(f"steadyhand: {run.redactor.text(execution.stalled)}; to continue: {_resume(run)}", err=True)
     if execution.interrupted:
         say(f"interrupted; to continue: {_resume(run)}", err=True)
         return ExitCode.INTERRUPTED
@@ -255,8 +257,8 @@ _HEADINGS = {
     "Trials": ("--trials", "--pass-rate", "--until", "--alpha", "--seed"),
     "Safety": ("--sandbox", "--allow-commands", "--trust", "--in-process"),
     "Time and cost": (
-        *("--concurrency", "--timeout", "--retries", "--enforce-deadline", "--max-cost", "--max-tokens"),
-        *("--record", "--replay", "--replay-time"),
+        *("--concurrency", "--timeout", "--retries", "--wait-limit", "--stall-limit", "--enforce-deadline"),
+        *("--max-cost", "--max-tokens", "--record", "--replay", "--replay-time"),
     ),
     "Workers": ("--workers", "--engine", "--ray-address", "--ray-env"),
     "Output": (
@@ -322,6 +324,8 @@ _HEADINGS = {
 @shared.workers
 @shared.timeout
 @shared.retries
+@shared.wait_limit
+@shared.stall_limit
 @click.option("--record", type=shared.FOLDER, metavar="DIR", help="Record every model call to this folder.")
 @click.option(
     "--replay", type=_DIR, metavar="DIR", help="Answer model calls from a recording, without using the network."

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 from pydantic import BaseModel
 
+from steadyhand.engine.model_call import STALL_LIMIT_S, WAIT_LIMIT_S
 from steadyhand.errors import FileError, SetupError
 from steadyhand.plugins.plugin import ModelFactory, Options, options_of
 from steadyhand.plugins.registry import ExtensionPoint, Registry, unknown_part
@@ -182,6 +183,14 @@ class Settings:
             if value is not None:
                 return value
         return DEFAULT_RETRIES
+
+    @property
+    def wait_limit_s(self) -> float:
+        return self.options.wait_limit_s or self.config.wait_limit_s or WAIT_LIMIT_S
+
+    @property
+    def stall_limit_s(self) -> float:
+        return self.options.stall_limit_s or self.config.stall_limit_s or STALL_LIMIT_S
 
     def agent(self, scenario: Scenario) -> str:
         chosen = scenario.overrides.get("agent") or (scenario.target and scenario.target.agent) or self.options.agent

@@ -94,6 +94,14 @@ class ConfigShape(Shape):
     retries: int | None = Field(
         default=None, ge=0, le=20, description="Number of retries for a failed model call. Default: 2"
     )
+    wait_limit_s: float | None = Field(
+        default=None, gt=0, description="How long a trial may wait for servers in all, in seconds. Default: 120"
+    )
+    stall_limit_s: float | None = Field(
+        default=None,
+        gt=0,
+        description="End a run if providers fail and nothing has succeeded for this long, in seconds. Default: 300",
+    )
     rubrics: Name | None = Field(default=None, description="Folder of rubrics")
     sandbox: bool | None = Field(default=None, description="Run commands in a sandbox without network access")
     allow_commands: bool | None = Field(

@@ -40,7 +40,7 @@ class Hand:
 
     @property
     def granted(self):
-        return [number for orders in self.sent for number, _ in orders.granted]
+        return [number for orders in self.sent for number, *_ in orders.granted]
 
     def answer(self, *orders):
         self.hear(Report(done=[(order.number, encode(record_of(order))) for order in orders]))
