@@ -236,6 +236,10 @@ class Execution:
         looking = asyncio.create_task(look())
         try:
             await work
+        except asyncio.CancelledError:
+            if self.stalled is not None:
+                task.uncancel()
+            raise
         finally:
             looking.cancel()
 
