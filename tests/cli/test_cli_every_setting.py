@@ -52,6 +52,8 @@ SEEN = {
     "prices": (MODEL + '[prices."scripted/replies.yaml"]\ninput = 1e6\noutput = 1e6', AGENT,
                lambda r, t, ended: "cost 15.0" in ended.out),
     "retries": (MODEL.replace("replies", "failing") + "retries = 0", AGENT, lambda r, t, ended: ended.code == 3),
+    "wait_limit_s": (MODEL.replace("replies", "limited") + "wait_limit_s = 0.2", AGENT,
+                     lambda r, t, ended: "a trial may wait 0.2 s (--wait-limit)" in " ".join(ended.out.split())),
     "timeout_s": (MODEL.replace("replies", "hanging") + "timeout_s = 0.2\nretries = 0", AGENT,
                   lambda r, t, ended: ended.code == 3),
     "allow_commands": (MODEL.replace("replies", "command") + "allow_commands = true", AGENT,
@@ -75,7 +77,7 @@ REFUSED = {
     "services": ("[services.shop]\nx = 1", SERVED, "option x"),
     "users": ("[users.llm]\nx = 1", AGENT, "unknown key `x`"),
 }
-OTHERWISE = {"concurrency", "sandbox"}
+OTHERWISE = {"concurrency", "sandbox", "stall_limit_s"}
 
 
 @pytest.fixture
@@ -84,6 +86,7 @@ def ready(shell: Shell) -> Shell:
     shell.write("replies.yaml", YES.replace("reply: hello", usage))
     shell.write("b.yaml", YES)
     shell.write("failing.yaml", "rules:\n  - {reply: hello, fail: {kind: server, attempts: 1}}\n")
+    shell.write("limited.yaml", "rules:\n  - {reply: hello, fail: {kind: rate_limit, attempts: 50}}\n")
     shell.write("hanging.yaml", "rules:\n  - {reply: hello, fail: {kind: hang}}\n")
     call = "{name: run_command, arguments: {command: echo from-a-command-$((40+2))}}"
     shell.write("command.yaml", f"rules:\n  - {{tool_results: true, reply: hello}}\n  - tool_calls: [{call}]\n")

@@ -34,7 +34,7 @@ from steadyhand.compose.execution import Execution
 from steadyhand.compose.run import Run, quick_loop
 from steadyhand.compose.scenarios import Given, combinations_of, load_files, open_registries
 from steadyhand.compose.settings import Settings, under_test
-from steadyhand.errors import SetupError, StoreError
+from steadyhand.errors import DamagedRecord, SetupError, StoreError
 from steadyhand.judging.run_comparison import Comparison
 from steadyhand.plugins.plugin import AgentSettings, Plugin
 from steadyhand.ports.observer import RunObserver
@@ -76,6 +76,8 @@ class RunArguments(TypedDict, total=False):
     ray_env: Sequence[str]
     timeout_s: float | None
     retries: int | None
+    wait_limit_s: float | None
+    stall_limit_s: float | None
     strict_judge: bool
     judge_canaries: StrPath | None
     sandbox: bool
@@ -382,6 +384,8 @@ async def _execute(prepared: Run, observer: RunObserver | None) -> RunResult:
     path = await execution.execute([] if observer is None else [observer])
     if execution.broken is not None:
         message = prepared.redactor.text(str(execution.broken))
+        if isinstance(execution.broken, DamagedRecord):
+            raise DamagedRecord(message) from execution.broken
         raise StoreError(f"{message}; finished trials are in {path}") from execution.broken
     if execution.crashed is not None:
         raise execution.crashed

@@ -19,7 +19,7 @@ import click
 
 from steadyhand.cli import options as shared
 from steadyhand.cli.terminal import Unwritten, leave_with, say, take_over
-from steadyhand.errors import ExitCode, FileError, SetupError, StoreError, UsageError
+from steadyhand.errors import DamagedRecord, ExitCode, FileError, SetupError, StoreError, UsageError
 from steadyhand.privacy import close_to_others
 from steadyhand.version import __version__
 
@@ -159,6 +159,12 @@ def explain(error: BaseException) -> int:
             return ExitCode.USAGE
         case Unwritten():
             say(f"steadyhand: {error}", err=True)
+            return ExitCode.UNDECIDED
+        case MemoryError():
+            say("steadyhand: out of memory; raise the limit (ulimit -v), or lower --concurrency", err=True)
+            return ExitCode.UNDECIDED
+        case DamagedRecord():
+            say(redact(f"steadyhand: {error}"), err=True)
             return ExitCode.UNDECIDED
         case UsageError() | StoreError():
             say(redact(f"steadyhand: {error}"), err=True)

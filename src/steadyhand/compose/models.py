@@ -175,7 +175,7 @@ def build_gate(
             tokens_per_minute=config.tokens_per_minute,
             spacing_s=SPACING_S if spaced and providers.get(name, ModelFacts()).uses_network else 0.0,
         )
-    return ProviderGate(clock=SystemClock(), limits=limits, note=note)
+    return ProviderGate(clock=SystemClock(), limits=limits, note=note, wait_s=settings.wait_limit_s)
 
 
 def free_of_limits(providers: Mapping[str, ModelFacts], settings: Settings) -> tuple[str, ...]:

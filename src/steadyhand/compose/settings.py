@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 from pydantic import BaseModel
 
+from steadyhand.engine.model_call import STALL_LIMIT_S, WAIT_LIMIT_S
 from steadyhand.errors import FileError, SetupError
 from steadyhand.language.thoughts import DEFAULT_TAGS
 from steadyhand.plugins.plugin import ModelFactory, Options, options_of
@@ -184,6 +185,14 @@ class Settings:
             if value is not None:
                 return value
         return DEFAULT_RETRIES
+
+    @property
+    def wait_limit_s(self) -> float:
+        return self.options.wait_limit_s or self.config.wait_limit_s or WAIT_LIMIT_S
+
+    @property
+    def stall_limit_s(self) -> float:
+        return self.options.stall_limit_s or self.config.stall_limit_s or STALL_LIMIT_S
 
     def agent(self, scenario: Scenario) -> str:
         chosen = scenario.overrides.get("agent") or self._users_agent(scenario)

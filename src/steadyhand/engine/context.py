@@ -46,6 +46,7 @@ from steadyhand.ports.services import Services
 from steadyhand.records.base import check_fields, plain_fields, utc_now
 from steadyhand.records.chat import ChatRequest, ChatResponse
 from steadyhand.records.evaluation import (
+    NOT_RUNNING,
     EvaluationSpec,
     LatencyBounds,
     LatencyTier,
@@ -229,6 +230,7 @@ class RunningTrial:
     """Implements `TrialContext` for the parts, and keeps the events for the record.
 
     `undecided` lists answers that were cut off through no fault of the model. With any of these, the trial cannot pass.
+    `disturbances` lists limits that cannot be checked because this process was not running.
     `zero` is when the trial began, by its clock.
     """
 
@@ -239,6 +241,7 @@ class RunningTrial:
         self.seed: int = parts.seed
         self.events: list[AnyEvent] = []
         self.undecided: list[str] = []
+        self.disturbances: list[str] = []
         self._random: random.Random | None = None
         self.step: int | None = None
         self.turn: int | None = None
@@ -370,6 +373,20 @@ class RunningTrial:
 
     def warn(self, message: str) -> None:
         self.emit(Noted(at_ms=self.elapsed_ms(), message=message, level="warning"))
+
+    def disturbed(self, doubt: str) -> None:
+        """We were not running, and what that left undecided cannot be held against the agent: the trial is measured
+        again, and is an error if that does not help."""
+        self.disturbances.append(doubt)
+        self.emit(Noted(at_ms=self.elapsed_ms(), message=doubt, level="warning", topic=NOT_RUNNING))
+
+    def away_since(self, start_ms: float) -> tuple[tuple[float, float], ...]:
+        """When this process was not running after `start_ms`, in milliseconds of the trial."""
+        if self.parts.lag is None:
+            return ()
+        zero = self.zero
+        stalls = self.parts.lag.long_stalls(zero + start_ms / 1000.0)
+        return tuple([((began - zero) * 1000.0, (ended - zero) * 1000.0) for began, ended in stalls])
 
     def since(self, mark: int, kind: type[E]) -> list[E]:
         """The events of one kind since `mark`, an earlier `len(events)`."""

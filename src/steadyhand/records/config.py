@@ -81,6 +81,8 @@ class Config(Record):
     concurrency: int | None = None
     timeout_s: float | None = None
     retries: int | None = None
+    wait_limit_s: float | None = None
+    stall_limit_s: float | None = None
     rubrics: str | None = None
     sandbox: bool | None = None
     allow_commands: bool | None = None
@@ -141,6 +143,8 @@ class RunOptions(Record):
     ignore_env_file: bool = False
     timeout_s: Amount | None = None
     retries: Annotated[int, Meta(ge=0, le=20)] | None = None
+    wait_limit_s: Amount | None = None
+    stall_limit_s: Amount | None = None
     strict_judge: bool = False
     sandbox: bool = False
     allow_commands: bool = False

@@ -64,6 +64,9 @@ Ground = Literal["presence", "absence"]
 Decider = Literal["reader", "judge"]
 """Who decided a check on meaning: a rule that read the answer, or the judge that was asked where no rule was sure."""
 
+NOT_RUNNING = "not_running_ms"
+"""The figure, and the topic of a note, that say that something was left undecided because Steadyhand was not running:
+stopped, suspended with the machine, or too busy. The trial is measured again."""
 EMPTY_REPLY = "empty_reply"
 """Marks a check that failed because the reply was empty."""
 

@@ -166,7 +166,8 @@ class RunHeader(Record):
     wrongly with a chance of at most `alpha`. `origin` is the id of the run whose stored trials were judged again; None
     for an ordinary run. `canaries` are the judge's results on the labelled cases mixed into the run. `failed_of` is the
     run whose failed scenarios were rerun, `shard` says which shard the run is, and `merged_from` are the shards that
-    were merged. `took_ms` is how long trials were running, including resumed parts; 0 if unknown.
+    were merged. `took_ms` is how long trials were running, including resumed parts; 0 if unknown. `recorded` is how
+    many trials the record had when the run ended; None in older ones.
     """
 
     id: str
@@ -192,6 +193,7 @@ class RunHeader(Record):
     shard: Shard | None = None
     merged_from: tuple[str, ...] = ()
     took_ms: float = 0.0
+    recorded: int | None = None
 
 
 class TrialKey(Record, array_like=True):

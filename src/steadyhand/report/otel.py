@@ -12,7 +12,8 @@ import threading
 import urllib.request
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Any, cast
+from http.client import HTTPMessage
+from typing import IO, Any, cast
 from urllib.parse import unquote
 
 import msgspec
@@ -150,12 +151,25 @@ class OtelExporter:
             request = urllib.request.Request(  # noqa: S310 - checked in target_of
                 self._target.url, data=json.dumps(export_of(spans)).encode(), headers=headers
             )
-            with urllib.request.urlopen(request, timeout=self._target.timeout_s) as answer:  # noqa: S310 - likewise
+            with _opener().open(request, timeout=self._target.timeout_s) as answer:
                 answer.read()
         except Exception as error:  # noqa: BLE001 - whatever it is, it costs these trials' export and nothing else
             self.problem = str(error) or type(error).__name__
         else:
             self.sent += len(batch)
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """The headers may hold a key, which belongs to the endpoint alone; and a POST that is redirected loses its body."""
+
+    def redirect_request(
+        self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
+    ) -> None:
+        raise OSError(f"it redirects ({code}) to {newurl}, which is not followed; give that URL if it is right")
+
+
+def _opener() -> urllib.request.OpenerDirector:
+    return urllib.request.build_opener(_NoRedirect)
 
 
 def export_of(spans: list[dict[str, Any]]) -> dict[str, Any]:

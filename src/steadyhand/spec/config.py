@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 import tomllib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -35,6 +36,13 @@ FILE = "steadyhand.toml"
 PROJECT = "pyproject.toml"
 SHIPPED = Path(__file__).parent.parent / "configs"
 _TABLE = ("tool", "steadyhand")
+_KINDS = (
+    (stat.S_ISDIR, "a folder"),
+    (stat.S_ISFIFO, "a named pipe"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
 _LINE_OF_ERROR = re.compile(r"(.*?) \(at line (\d+), column (\d+)\)", re.DOTALL)
 
 
@@ -115,6 +123,14 @@ class ConfigShape(Shape):
     retries: int | None = Field(
         default=None, ge=0, le=20, description="Number of retries for a failed model call. Default: 2"
     )
+    wait_limit_s: float | None = Field(
+        default=None, gt=0, description="How long a trial may wait for servers in all, in seconds. Default: 120"
+    )
+    stall_limit_s: float | None = Field(
+        default=None,
+        gt=0,
+        description="End a run if providers fail and nothing has succeeded for this long, in seconds. Default: 300",
+    )
     rubrics: Name | None = Field(default=None, description="Folder of rubrics")
     sandbox: bool | None = Field(default=None, description="Run commands in a sandbox without network access")
     allow_commands: bool | None = Field(
@@ -177,10 +193,23 @@ def other_configs(folders: Iterable[Path], top: Path, *, used: Path | None) -> l
 
 
 def _config_in(folder: Path) -> Path | None:
+    """Raises `FileError` for something of that name that is no file: it would be ignored, or waited for without end."""
     own, project = folder / FILE, folder / PROJECT
     if own.is_file():
         return own
+    if os.path.lexists(own):
+        raise FileError([_not_a_file(own)])
     return project if project.is_file() and _mentions_us(project) else None
+
+
+def _not_a_file(file: Path) -> Problem:
+    try:
+        mode = file.stat().st_mode
+        kind = next((name for is_kind, name in _KINDS if is_kind(mode)), "something else")
+    except OSError as error:
+        kind = f"a link that leads nowhere ({error.strerror})"
+    shown = show_file(str(file), os.getcwd())  # noqa: PTH109
+    return Problem(place=Place(file=shown), message=f"expected a file, found {kind}", code="unreadable")
 
 
 def _mentions_us(project: Path) -> bool:
@@ -199,6 +228,8 @@ def _mentions_us(project: Path) -> bool:
 def read_config(file: Path) -> Config:
     """The settings in one file; a `pyproject.toml` is read at `[tool.steadyhand]`. Raises `FileError`."""
     shown = show_file(str(file), os.getcwd())  # noqa: PTH109
+    if not file.is_file() and os.path.lexists(file):
+        raise FileError([_not_a_file(file)])
     text = _read_text(file, shown)
     try:
         data = tomllib.loads(text)

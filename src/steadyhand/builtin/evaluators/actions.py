@@ -36,7 +36,7 @@ from steadyhand.builtin.evaluators.count_bounds import (
     with_conditions,
 )
 from steadyhand.builtin.evaluators.text import CountFromZero, PositiveMilliseconds, excerpt
-from steadyhand.builtin.evaluators.timing import harness_ms
+from steadyhand.builtin.evaluators.timing import away_figures, harness_ms
 from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams
 from steadyhand.records.base import counted
 from steadyhand.records.deed import HAPPENED, Deed
@@ -120,7 +120,7 @@ class TrajectoryContainsAction:
         doubt = _doubt(params, found, len(timely), result)
         doubt = doubt or _unsigned(params, named, len(timely)) or _unseen(params, deeds, named, len(timely))
         if doubt:
-            return inconclusive(f"{message}; {doubt}", evidence=evidence, figures=figures)
+            return inconclusive(f"{message}; {doubt}", evidence=evidence, figures=figures | away_figures(result))
         unoffered = None if timely else deeds.unoffered([params.action])
         if not in_bounds(len(timely), params.least, params.max_count):
             why = "" if unoffered is None else f"; {unoffered}"
@@ -178,7 +178,7 @@ def _doubt(
     least, most = params.least, params.max_count
     if in_bounds(sum(own), least, most) == in_bounds(timely, least, most):
         return None
-    return "some of that time may have been queueing in Steadyhand or retries of the model call"
+    return "some of that time may have been queueing in Steadyhand, retries of the model call or lag"
 
 
 def _comes_before(other: str, first: Deed, deeds: DeedList) -> Deed | None:

@@ -23,7 +23,7 @@ from steadyhand.builtin.evaluators.action_match import (
     unknown_outcome,
 )
 from steadyhand.builtin.evaluators.text import PositiveMilliseconds, excerpt
-from steadyhand.builtin.evaluators.timing import harness_ms
+from steadyhand.builtin.evaluators.timing import away_figures, earliest_ms, harness_ms
 from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams
 from steadyhand.records.deed import Deed
 from steadyhand.records.deed_name import NamedDeed, plain_name
@@ -183,6 +183,7 @@ class Sequence:
             more = f" (and {len(reported) - 1} more)" if len(reported) > 1 else ""
             if unclear and not broken:
                 return errored(reported[0] + more, evidence=evidence, figures=figures)
+            figures |= {} if broken else away_figures(result)
             return (failed if broken else inconclusive)(reported[0] + more, evidence=evidence, figures=figures)
         message = "the rule holds" if len(params.rules) == 1 else f"all {len(params.rules)} rules hold"
         ground = "absence" if any(steps.holds_by_absence(rule) for rule in params.rules) else None
@@ -307,11 +308,17 @@ class _Steps:
         at_ms = self.deeds[next_].at_ms
         took_ms = round(at_ms - begun_ms, 3)
         if took_ms <= rule.ms:
-            return None
+            longest_ms = at_ms - (begun_ms if start < 0 else earliest_ms(self._result, begun_ms))
+            if longest_ms <= rule.ms:
+                return None
+            text = f"{self._at(next_)} came up to {longest_ms:.0f} ms after {what}; expected it within {rule.ms:g} ms"
+            return _Finding("undecided", f"{text}; Steadyhand was not running in between")
         text = f"{self._at(next_)} came {took_ms:g} ms after {what}; expected it within {rule.ms:g} ms"
         ours_ms = harness_ms(self._result, begun_ms, at_ms)
         if took_ms - ours_ms <= rule.ms:
-            return _Finding("undecided", f"{text}; up to {ours_ms:g} ms of that was queueing in Steadyhand and retries")
+            lag = ", or lag" if self._result.away else ""
+            ours = f"up to {ours_ms:g} ms of that was queueing in Steadyhand and retries{lag}"
+            return _Finding("undecided", f"{text}; {ours}")
         return _Finding("broken", text)
 
     def _never_until(self, rule: NeverUntil) -> list[_Finding]:
