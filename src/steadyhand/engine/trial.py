@@ -225,11 +225,12 @@ def _record(
 
 
 def _doubts(trial: RunningTrial, evaluation: Evaluation) -> Sequence[str]:
-    """What arrived too late for the checks on the agent's actions, if there were such checks."""
+    """What arrived too late for the checks on what the agent did, or may not be its own, if there were such checks."""
     if trial.parts.gateway is None or not (doubts := trial.parts.gateway.doubts()):
         return ()
     types = {result.type for result in evaluation.results if result.place is not None}
-    return doubts if any("actions" in reads_of(trial.parts.evaluator(each)) for each in types) else ()
+    read = {what for each in types for what in reads_of(trial.parts.evaluator(each))}
+    return doubts if read & {"actions", "services"} else ()
 
 
 def _metrics(trial: RunningTrial, conversations: Mapping[int, ConversationResult]) -> ConversationMetrics | None:

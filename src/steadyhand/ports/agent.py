@@ -328,15 +328,36 @@ class Gateway(Protocol):
         ...
 
 
+class AgentProcess(NamedTuple):
+    """The process of an agent that we started. `mark` is on everything that it starts; see `children/daemons.py`."""
+
+    pid: int
+    mark: str
+
+
 class ReusableAddresses(Protocol):
-    """Provides addresses that outlive a trial, for a program that reads them once and then serves many trials."""
+    """Provides addresses that outlive a trial, for a program that reads them once and then serves many trials, and
+    keeps the addresses of agents that we start from being used by others."""
 
     def reusable(self, model: ChatModel | None) -> Addresses:
         """Addresses that are inactive until they are assigned to a trial."""
         ...
 
-    def point(self, reusable: Addresses, trial: TrialContext | None) -> None:
-        """Assign the addresses to this trial, or to none. They become inactive when the trial ends."""
+    def point(self, reusable: Addresses, trial: TrialContext, process: AgentProcess) -> Addresses:
+        """Assign the addresses to this trial, which the process serves from now on. Returns them with what else this
+        trial has, such as its trace id. They become inactive when the trial ends."""
+        ...
+
+    def rest(self, reusable: Addresses) -> None:
+        """The process that has these addresses serves no trial."""
+        ...
+
+    def expect(self, trial: TrialContext) -> None:
+        """A process for this trial is being started. Its requests wait until it is named with `claim`."""
+        ...
+
+    def claim(self, trial: TrialContext, process: AgentProcess) -> None:
+        """From now on the trial's addresses are only for this process and what it starts."""
         ...
 
 

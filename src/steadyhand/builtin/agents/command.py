@@ -15,7 +15,7 @@ from steadyhand.builtin.agents.trajectory import TrajectoryReporter, latest_user
 from steadyhand.children.program import LONGEST_LINE, CommandLine, LineProcess, TooLong, read_command
 from steadyhand.errors import AgentError
 from steadyhand.plugins.plugin import AgentSettings, Options, read_options
-from steadyhand.ports.agent import Addresses, Reply, Shows, TrialContext, Turn
+from steadyhand.ports.agent import Addresses, AgentProcess, Reply, ReusableAddresses, Shows, TrialContext, Turn
 from steadyhand.ports.environment import MarksPrograms, OnThisMachine
 from steadyhand.ports.services import ServiceFault
 from steadyhand.records.base import plain, shorten
@@ -98,6 +98,7 @@ class CommandAgent:
             self.shows = _shows_of_stranger(self.shows, options.env)
         self._limit_s: float = options.timeout_s
         self._env: Mapping[str, str] = options.env
+        self._gateway: ReusableAddresses | None = settings.gateway
         addresses = Addresses() if settings.gateway is None else settings.gateway.reusable(settings.model)
         program_variables(addresses, self._env, wanted_by="agent command")
         self._line: CommandLine = read_command(settings.target, folder=settings.folder, variables=settings.variables)
@@ -186,10 +187,15 @@ class CommandAgent:
         own = await trial_places(self._trial, self._env, wanted_by=self.name)
         variables = program_variables(self._trial.addresses, self._env, wanted_by=self.name, own=own)
         env = self._line.environment(folder, variables)
+        if self._gateway is not None:
+            self._gateway.expect(self._trial)
         try:
-            return await LineProcess.start(self._argv(), folder=folder, env=env)
+            process = await LineProcess.start(self._argv(), folder=folder, env=env)
         except (OSError, ValueError) as error:
             raise AgentError(f"{self.name}: could not be started: {error}") from error
+        if self._gateway is not None:
+            self._gateway.claim(self._trial, AgentProcess(process.pid, folder.name))
+        return process
 
     def _argv(self) -> Sequence[str]:
         environment = None if self._trial is None else self._trial.environment

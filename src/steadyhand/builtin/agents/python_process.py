@@ -37,7 +37,7 @@ from steadyhand.children.daemons import write_owner
 from steadyhand.children.process import ChildProcess, Output
 from steadyhand.errors import AgentError, SetupError, TrialError
 from steadyhand.plugins.plugin import AgentSettings, Options, RunScope, read_options
-from steadyhand.ports.agent import Addresses, Agent, Reply, ReusableAddresses, Shows, TrialContext, Turn
+from steadyhand.ports.agent import Addresses, Agent, AgentProcess, Reply, ReusableAddresses, Shows, TrialContext, Turn
 from steadyhand.records.base import Record
 from steadyhand.records.event import Noted
 
@@ -50,8 +50,8 @@ _MAIN = "steadyhand.builtin.agents.python_child:main"
 class Spec(Record):
     """What a child has loaded: an agent, and the environment variables it was started with.
 
-    `gateway` provides addresses to start with, for an agent that reads them when it is imported. They lead to whichever
-    trial the child serves.
+    `gateway` provides the addresses that the child keeps for its life, because clients cache them. They lead to
+    whichever trial it serves.
     """
 
     target: str
@@ -108,6 +108,7 @@ class Child:
         self.names: frozenset[str] = frozenset()
         """The agent's parameters; known once it is loaded."""
         self._addresses: Addresses = spec.addresses()
+        self._mark: str = mark
         variables = {**os.environ, **spec.variables, **spec.addressed(self._addresses)}
         try:
             self._process: ChildProcess = ChildProcess(_MAIN, variables, mark=mark)
@@ -148,17 +149,19 @@ class Child:
         return self.channel.gone is None and self._process.alive
 
     def begin(self, trial: TrialContext, own: Mapping[str, str]) -> TrialRequests:
+        addresses = trial.addresses
         if self.spec.gateway is not None:
-            self.spec.gateway.point(self._addresses, trial)
-        variables = self.spec.addressed(trial.addresses, own)
-        requests = self.requests = TrialRequests(self.channel, trial, variables)
+            process = AgentProcess(self._process.pid, self._mark)
+            addresses = self.spec.gateway.point(self._addresses, trial, process)
+        variables = self.spec.addressed(addresses, own)
+        requests = self.requests = TrialRequests(self.channel, trial, addresses, variables)
         self.channel.attach()
         self.output.attach()
         return requests
 
     def end(self) -> None:
         if self.spec.gateway is not None:
-            self.spec.gateway.point(self._addresses, None)
+            self.spec.gateway.rest(self._addresses)
         self.channel.detach()
         self.output.detach()
         self.requests = None
