@@ -13,12 +13,13 @@ from steadyhand.engine.context import RunningTrial, TrialParts
 from steadyhand.engine.evaluation import Assessment, Evaluation
 from steadyhand.engine.steps import StepRunner
 from steadyhand.errors import SteadyhandError, TrialError
-from steadyhand.judging.trial import judge_trial, settle
+from steadyhand.judging.trial import judge_trial, settle, without_secrecy
 from steadyhand.ports.agent import closes_at_once
 from steadyhand.ports.evaluator import reads_of
 from steadyhand.records.base import ms_of, rounded_ms
 from steadyhand.records.evaluation import Verdict
 from steadyhand.records.event import ErrorHappened, Evaluated, Noted
+from steadyhand.records.isolation import IsolationKind, weakest
 from steadyhand.records.result import ConversationEnding, ConversationMetrics, ConversationResult, FileSystemOperation
 from steadyhand.records.run import PhaseRecord, TrialRecord
 from steadyhand.records.scenario import Converse, Step
@@ -198,6 +199,7 @@ def _record(
         timeline=assessment.timeline,
         rubric=assessment.rubric,
     )
+    opened = [file for part in (parts.agent, parts.environment) for file in getattr(part, "opened", ())]
     return TrialRecord(
         key=parts.key,
         scenario_name=parts.scenario.name,
@@ -205,7 +207,7 @@ def _record(
         digest=parts.scenario.digest,
         started_at=trial.started_at,
         duration_ms=trial.elapsed_ms(),
-        judged=judged,
+        judged=without_secrecy(judged, evaluation.results, opened),
         agent=parts.agent.name if parts.agent else "",
         model=parts.model_name,
         seed=parts.seed,
@@ -221,7 +223,13 @@ def _record(
         ),
         shows=None if parts.agent is None else trial.shows_of(parts.agent),
         missing_plugins=tuple(parts.missing_plugins),
+        isolation=_isolation(parts),
     )
+
+
+def _isolation(parts: TrialParts) -> IsolationKind | None:
+    """The weakest of what its processes had, if it had any."""
+    return weakest([getattr(part, "isolation", None) for part in (parts.agent, parts.environment)])
 
 
 def _doubts(trial: RunningTrial, evaluation: Evaluation) -> Sequence[str]:
