@@ -156,13 +156,13 @@ def marked(argv: Sequence[str], mark: str, *, path: str, folder: Path) -> list[s
     """
     setter = _which("prlimit", _TOOLS)
     unlimited = resource.getrlimit(_UNUSED_LIMIT)[1] == resource.RLIM_INFINITY
-    if setter is None or not unlimited or not _is_program(argv[0], path, folder):
+    if setter is None or not unlimited or not _isprogram_of(argv[0], path, folder):
         return list(argv)
     value = limit_mark(mark)
     return [setter, f"--rss={value}:{value}", "--", *argv]
 
 
-def _is_program(name: str, path: str, folder: Path) -> bool:
+def _isprogram_of(name: str, path: str, folder: Path) -> bool:
     found = str(folder / name) if "/" in name else _which(name, path)
     if found is None or not Path(found).is_file() or not os.access(found, os.X_OK):
         return False
@@ -381,7 +381,7 @@ def _working_in(workspace: Path) -> set[int]:
 def _orphan_or_ours(pid: int) -> bool:
     seen: set[int] = set()
     parent = _parent(pid)
-    if parent <= 1 or _program(parent) == "systemd":
+    if parent <= 1 or program_of(parent) == "systemd":
         return True
     while parent > 1 and parent not in seen:
         if parent == os.getpid():
@@ -396,7 +396,7 @@ def _parent(pid: int) -> int:
     return int(fields[1]) if fields else 0
 
 
-def _program(pid: int) -> str:
+def program_of(pid: int) -> str:
     with contextlib.suppress(OSError):
         return (_PROC / str(pid) / "comm").read_text().strip()
     return ""

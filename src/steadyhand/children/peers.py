@@ -7,9 +7,10 @@ import os
 import socket
 import struct
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
-from steadyhand.children.daemons import has_limit, processes, tree
+from steadyhand.children.daemons import has_limit, processes, program_of, tree
+from steadyhand.children.room_program import KEEPER as ROOM_KEEPER
 
 Endpoint = tuple[str, int]
 Sender = Literal["own", "foreign", "gone", "unknown"]
@@ -18,7 +19,16 @@ _SOCK_DIAG_BY_FAMILY = 20
 _REQUEST = 1
 _ANY_STATE = 0xFFFFFFFF
 _NO_COOKIE = b"\xff" * 8
-_INODE_AT = 16 + 68  # after the netlink header, in the answer's `inet_diag_msg`
+_USER_AT = 16 + 64  # after the netlink header, in the answer's `inet_diag_msg`
+_ROOM_KEEPERS = ("bwrap", ROOM_KEEPER)
+"""Processes around a room, which we may not look into. They hold no connection."""
+
+
+class _Socket(NamedTuple):
+    """`inode` is 0 if no process holds it any more."""
+
+    user: int
+    inode: int
 
 
 def sender_of(pid: int, mark: str, peer: Endpoint, ours: Endpoint) -> Sender:
@@ -27,23 +37,26 @@ def sender_of(pid: int, mark: str, peer: Endpoint, ours: Endpoint) -> Sender:
     What it started is below it, or carries `mark`. *Gone* if nobody holds the socket any more; *unknown* on other
     systems, and if we may not look into the process.
     """
-    inode = _inode(peer, ours)
-    if not inode:
-        return "unknown" if inode is None else "gone"
-    name = f"socket:[{inode}]"
+    found = _socket(peer, ours)
+    if found is None:
+        return "unknown"
+    if not found.inode:
+        return "gone"
+    name = f"socket:[{found.inode}]"
     hidden = False
     family = [pid, *tree(pid)]
     for each in family:
         held = _holds(each, name)
         if held:
             return "own"
-        hidden = hidden or held is None
+        hidden = hidden or (held is None and program_of(each) not in _ROOM_KEEPERS)
     for each in set(processes()).difference(family):
         if _holds(each, name):
             return "own" if has_limit(each, mark) else "foreign"
-    if hidden:
+    if hidden and found.user == os.getuid():
         return "unknown"
-    return "foreign" if _inode(peer, ours) else "gone"
+    again = _socket(peer, ours)
+    return "foreign" if again is not None and again.inode else "gone"
 
 
 def _holds(pid: int, name: str) -> bool | None:
@@ -62,15 +75,15 @@ def _holds(pid: int, name: str) -> bool | None:
     return False
 
 
-def _inode(peer: Endpoint, ours: Endpoint) -> int | None:
-    """The inode of the socket at the other end; 0 if nobody holds it any more, None if the system does not say."""
+def _socket(peer: Endpoint, ours: Endpoint) -> _Socket | None:
+    """The socket at the other end; None if the system does not say."""
     try:
         return _by_netlink(peer, ours)
     except (OSError, AttributeError):
         return _in_table(peer, ours)
 
 
-def _by_netlink(peer: Endpoint, ours: Endpoint) -> int:
+def _by_netlink(peer: Endpoint, ours: Endpoint) -> _Socket:
     addresses = b"".join(socket.inet_aton(host).ljust(16, b"\0") for host, _ in (peer, ours))
     identity = struct.pack(">HH", peer[1], ours[1]) + addresses + bytes(4) + _NO_COOKIE
     body = struct.pack("=BBBBI", socket.AF_INET, socket.IPPROTO_TCP, 0, 0, _ANY_STATE) + identity
@@ -80,14 +93,15 @@ def _by_netlink(peer: Endpoint, ours: Endpoint) -> int:
         answer = asking.recv(4096)
     if struct.unpack_from("=H", answer, 4)[0] != _SOCK_DIAG_BY_FAMILY:
         raise OSError("no such socket, or a kernel that answers no questions about one")
-    return int(struct.unpack_from("=I", answer, _INODE_AT)[0])
+    return _Socket(*struct.unpack_from("=II", answer, _USER_AT))
 
 
-def _in_table(peer: Endpoint, ours: Endpoint) -> int | None:
+def _in_table(peer: Endpoint, ours: Endpoint) -> _Socket | None:
     """The same from the table of all connections."""
     ends = [f"{socket.inet_aton(host)[::-1].hex().upper()}:{port:04X}" for host, port in (peer, ours)]
     try:
         lines = Path("/proc/net/tcp").read_text().splitlines()[1:]
     except OSError:
         return None
-    return next((int(fields[9]) for fields in map(str.split, lines) if fields[1:3] == ends), 0)
+    rows = (fields for fields in map(str.split, lines) if fields[1:3] == ends)
+    return next((_Socket(int(fields[7]), int(fields[9])) for fields in rows), _Socket(0, 0))
