@@ -1,4 +1,4 @@
-"""What an agent is judged by stays closed to it: with each means that this machine has, and with none it is recorded."""
+"""What an agent is judged by stays closed to it, by each means that this machine has; else the record says so."""
 
 from __future__ import annotations
 
