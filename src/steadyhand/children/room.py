@@ -47,7 +47,7 @@ class Room:
 
     @cached_property
     def _bubblewrap(self) -> list[str]:
-        key, blank = self._key, f"{self._key.workspaces}/.hidden"
+        key, blank = self._key, str(_blank(self._key))
         dropped = [word for name in room_program.CAPABILITIES for word in ("--cap-drop", name)]
         return [
             *("/bin/sh", "-c", _IN, "sh"),
@@ -88,8 +88,7 @@ def find_room(key: AnswerKey) -> Room | str:
     """The best room that this machine can make, or why it can make none."""
     if sys.platform != "linux":
         return "it needs Linux"
-    blank = Path(key.workspaces, ".hidden")
-    blank.touch(0o444)
+    _blank(key).touch(0o444)
     refusals: list[str] = []
     for means in ("bubblewrap", "namespaces", "landlock"):
         room = Room(key, means)
@@ -98,6 +97,11 @@ def find_room(key: AnswerKey) -> Room | str:
             return room
         refusals.append(refusal)
     return "; ".join(refusals)
+
+
+def _blank(key: AnswerKey) -> Path:
+    """What is mounted over a file by bubblewrap. It is next to the workspaces, and empty."""
+    return Path(key.workspaces).parent / "empty"
 
 
 def _pairs(option: str, paths: Iterator[str]) -> Iterator[str]:

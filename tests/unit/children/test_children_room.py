@@ -70,7 +70,7 @@ def key(tmp_path: Path) -> AnswerKey:
     (top / "project/.git/objects/ab").write_text("secret")
     (top / "project/agent.py").write_text("code")
     (top / "workspaces/other/file").write_text("secret")
-    (top / "workspaces/.hidden").touch(0o444)
+    (top / "empty").touch(0o444)
     return AnswerKey(
         files=(str(top / "project/a.yaml"),),
         folders=(str(top / "project/.git"), str(top / "runs")),
