@@ -28,6 +28,7 @@ from steadyhand.store.schema import SUFFIX as RECORD
 _VERSION_CONTROL = (".git", ".hg", ".svn", ".jj")
 _SKIPPED = {"node_modules", "__pycache__", "site-packages", *_VERSION_CONTROL}
 _MOST_ENTRIES = 50_000
+_MANY = 64
 _LARGEST_TEXT = 64 * 2**20
 """A model whose name leads to a larger file has its weights there, not answers."""
 _OURS = re.compile(
@@ -51,6 +52,8 @@ def answer_key(scenarios: Sequence[Scenario], settings: Settings, workspaces: Pa
     files |= {copy for repository in repositories for copy in _other_checkouts(Path(repository), files)}
     for top in project:
         files |= set(_copies(Path(top), files))
+    folders |= {folder for folder in _folded(files) if folder not in project}
+    files = {file for file in files if str(Path(file).parent) not in folders}
     readable = [os.path.realpath(path) for path in settings.agent_can_read]
     shut = [each for path in (*folders, *files) for each in _around(path, readable)]
     return AnswerKey(
@@ -140,6 +143,17 @@ def _copies(top: Path, files: Iterable[str]) -> Iterator[str]:
             alike = sizes.get(size, ()) if size else ()
             if (path.endswith(_OUR_ENDINGS) and _is_ours(path)) or any(_same(path, file) for file in alike):
                 yield os.path.realpath(path)
+
+
+def _folded(files: Iterable[str]) -> Iterator[str]:
+    """Folders of many files that hold nothing else: hiding each file by itself would slow down every start."""
+    inside: dict[str, set[str]] = {}
+    for file in files:
+        folder, _, name = file.rpartition("/")
+        inside.setdefault(folder, set()).add(name)
+    for folder, names in inside.items():
+        if len(names) >= _MANY and names.issuperset(os.listdir(folder)):  # noqa: PTH208
+            yield folder
 
 
 def _project_files(top: Path) -> Iterator[tuple[str, int]]:
