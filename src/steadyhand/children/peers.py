@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 from steadyhand.children.daemons import has_limit, processes, program_of, tree
 from steadyhand.children.room_program import KEEPER as ROOM_KEEPER
 
-Endpoint = tuple[str, int]
+SocketAddress = tuple[str, int]
 Sender = Literal["own", "foreign", "gone", "unknown"]
 
 _SOCK_DIAG_BY_FAMILY = 20
@@ -31,7 +31,7 @@ class _Socket(NamedTuple):
     inode: int
 
 
-def sender_of(pid: int, mark: str, peer: Endpoint, ours: Endpoint) -> Sender:
+def sender_of(pid: int, mark: str, peer: SocketAddress, ours: SocketAddress) -> Sender:
     """Whether the socket `peer`, connected to our socket `ours`, is held by this process or by something it started.
 
     What it started is below it, or carries `mark`. *Gone* if nobody holds the socket any more; *unknown* on other
@@ -75,7 +75,7 @@ def _holds(pid: int, name: str) -> bool | None:
     return False
 
 
-def _socket(peer: Endpoint, ours: Endpoint) -> _Socket | None:
+def _socket(peer: SocketAddress, ours: SocketAddress) -> _Socket | None:
     """The socket at the other end; None if the system does not say."""
     try:
         return _by_netlink(peer, ours)
@@ -83,7 +83,7 @@ def _socket(peer: Endpoint, ours: Endpoint) -> _Socket | None:
         return _in_table(peer, ours)
 
 
-def _by_netlink(peer: Endpoint, ours: Endpoint) -> _Socket:
+def _by_netlink(peer: SocketAddress, ours: SocketAddress) -> _Socket:
     addresses = b"".join(socket.inet_aton(host).ljust(16, b"\0") for host, _ in (peer, ours))
     identity = struct.pack(">HH", peer[1], ours[1]) + addresses + bytes(4) + _NO_COOKIE
     body = struct.pack("=BBBBI", socket.AF_INET, socket.IPPROTO_TCP, 0, 0, _ANY_STATE) + identity
@@ -96,7 +96,7 @@ def _by_netlink(peer: Endpoint, ours: Endpoint) -> _Socket:
     return _Socket(*struct.unpack_from("=II", answer, _USER_AT))
 
 
-def _in_table(peer: Endpoint, ours: Endpoint) -> _Socket | None:
+def _in_table(peer: SocketAddress, ours: SocketAddress) -> _Socket | None:
     """The same from the table of all connections."""
     ends = [f"{socket.inet_aton(host)[::-1].hex().upper()}:{port:04X}" for host, port in (peer, ours)]
     try:

@@ -47,7 +47,7 @@ def _mount(source: str, target: str, kind: str | None, flags: int, data: str | N
     _check(_libc.mount(*encoded, ctypes.c_ulong(flags), None if data is None else data.encode()), f"mount {target}")
 
 
-class Plan:
+class RoomPlan:
     def __init__(self, words: Sequence[str]) -> None:
         self.given: dict[str, list[str]] = {name: [] for name in ("file", "folder", "workspaces", "show")}
         names = iter(words)
@@ -169,7 +169,7 @@ def _go_on_below() -> None:
 def main() -> None:
     kind, *rest = sys.argv[1:]
     end = rest.index("--")
-    plan, argv = Plan(rest[:end]), rest[end + 1 :]
+    plan, argv = RoomPlan(rest[:end]), rest[end + 1 :]
     try:
         if kind == "landlock":
             plan.restrict()
