@@ -48,14 +48,17 @@ def answer_key(scenarios: Sequence[Scenario], settings: Settings, workspaces: Pa
     project = {os.path.realpath(settings.project.folder), os.path.realpath(Path.cwd())}
     folders = {path for path in named if Path(path).is_dir()} | {os.path.realpath(SHIPPED), _records(settings)}
     repositories = {found for file in (*files, *project) for found in _repositories(Path(file))}
-    folders |= repositories
+    needed = _needed(settings)
+    folders |= {found for found in repositories if not _holds(found, needed)}
+    folders |= {f"{found}/objects" for found in repositories if Path(found, "objects").is_dir()}
     files |= {copy for repository in repositories for copy in _other_checkouts(Path(repository), files)}
     for top in project:
         files |= set(_copies(Path(top), files))
     folders |= {folder for folder in _folded(files) if folder not in project}
     files = {file for file in files if str(Path(file).parent) not in folders}
     readable = [os.path.realpath(path) for path in settings.agent_can_read]
-    shut = [each for path in (*folders, *files) for each in _around(path, readable)]
+    outermost = {path for path in folders if not _is_inside_one_of(path, folders)}
+    shut = [each for path in (*outermost, *files) for each in _around(path, readable)]
     return AnswerKey(
         files=tuple(sorted(path for path in shut if not Path(path).is_dir())),
         folders=tuple(sorted(path for path in shut if Path(path).is_dir())),
@@ -90,9 +93,8 @@ def _file_of(ref: ModelRef | None) -> Iterator[Path]:
 
 def _records(settings: Settings) -> str:
     """The folder of the records, which must exist to be hidden. Raises `SetupError`."""
-    folder = Path(os.path.realpath(settings.out))
-    needed = [Path.cwd(), settings.project.folder, Path(sys.prefix), Path(__file__).parents[1]]
-    if any(each.resolve().is_relative_to(folder) for each in needed):
+    folder, needed = Path(os.path.realpath(settings.out)), _needed(settings)
+    if _holds(str(folder), needed):
         raise SetupError(
             f"the folder for run records, {folder}, contains the project; choose one of its own with --out"
         )
@@ -101,7 +103,17 @@ def _records(settings: Settings) -> str:
     except OSError as error:
         raise SetupError(f"cannot create the folder for run records, {folder}: {error.strerror}") from error
     above = folder.parent
-    return str(above if above.name == ".steadyhand" else folder)
+    return str(above if above.name == ".steadyhand" and not _holds(str(above), needed) else folder)
+
+
+def _needed(settings: Settings) -> list[str]:
+    """What an agent must be able to read: its project, its interpreter, and us."""
+    found = (Path.cwd(), settings.project.folder, sys.prefix, sys.base_prefix, Path(__file__).parents[1])
+    return [os.path.realpath(path) for path in found]
+
+
+def _holds(folder: str, paths: Iterable[str]) -> bool:
+    return any(_is_in(path, folder) for path in paths)
 
 
 def _repositories(file: Path) -> Iterator[str]:
@@ -191,6 +203,11 @@ def _around(path: str, readable: Sequence[str]) -> Iterator[str]:
         return
     for entry in os.scandir(path):
         yield from _around(entry.path, readable)
+
+
+def _is_inside_one_of(path: str, folders: Iterable[str]) -> bool:
+    """Whether it is in another of these folders."""
+    return any(path != folder and _is_in(path, folder) for folder in folders)
 
 
 def _is_in(path: str, folder: str) -> bool:

@@ -91,3 +91,14 @@ def test_a_folder_of_many_scenarios_is_one_entry(project: Path) -> None:
 def test_records_among_the_agents_files_cannot_be_hidden(project: Path) -> None:
     with pytest.raises(SetupError, match="contains the project; choose one of its own with --out"):
         key(project, out=Path())
+
+
+def test_a_repository_around_the_project_is_hidden_where_it_holds_contents(project: Path) -> None:
+    bare = project.parent
+    (bare / "objects").mkdir()
+    (project / ".git").write_text(f"gitdir: {bare}/worktrees/project\n")
+    (bare / "worktrees/project").mkdir(parents=True)
+    (bare / "worktrees/project/commondir").write_text("../..\n")
+    found = key(project)
+    assert str(bare) not in found.folders
+    assert str(bare / "objects") in found.folders
