@@ -199,7 +199,7 @@ def _record(
         timeline=assessment.timeline,
         rubric=assessment.rubric,
     )
-    opened = [file for part in (parts.agent, parts.environment) for file in getattr(part, "opened", ())]
+    opened = [file for part in (parts.agent, parts.environment) for file in getattr(part, "opened_key_files", ())]
     return TrialRecord(
         key=parts.key,
         scenario_name=parts.scenario.name,

@@ -182,7 +182,7 @@ class AgentFacts(NamedTuple):
     isolation: IsolationKind | None = None
     """What keeps its process from what the trial is judged by; None if we start no process for it."""
 
-    opened: tuple[str, ...] = ()
+    opened_key_files: tuple[str, ...] = ()
     """What its process was seen to open of what the trial is judged by. The trial is then inconclusive."""
 
 

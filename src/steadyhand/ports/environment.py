@@ -16,7 +16,7 @@ class EnvironmentProvider(Protocol):
 
     Paths are relative to the workspace and cannot leave it; `out.txt`, `./out.txt` and `/out.txt` name the same file.
     Every method raises `WorkspaceError` if the environment itself fails. It may declare `closes_at_once`, and
-    `isolation` and `opened` as in `AgentFacts`, for the commands it has run.
+    `isolation` and `opened_key_files` as in `AgentFacts`, for the commands it has run.
     """
 
     @property

@@ -103,7 +103,7 @@ class CommandAgent:
         self._gateway: ReusableAddresses | None = settings.gateway
         self._isolation: Isolation = NoIsolation() if settings.run is None else settings.run.isolation
         self.isolation: IsolationKind = self._isolation.kind
-        self.opened: tuple[str, ...] = ()
+        self.opened_key_files: tuple[str, ...] = ()
         addresses = Addresses() if settings.gateway is None else settings.gateway.reusable(settings.model)
         program_variables(addresses, self._env, wanted_by="agent command")
         self._line: CommandLine = read_command(settings.target, folder=settings.folder, variables=settings.variables)
@@ -186,7 +186,7 @@ class CommandAgent:
         self._trial = self._reporter = None
         unread = await process.end() if process is not None else []
         if (watch := self._isolation.watch) is not None and self._folder is not None:
-            self.opened = watch.end(AgentProcess(0, self._folder.name))
+            self.opened_key_files = watch.end(AgentProcess(0, self._folder.name))
         if unread and self._replied:
             raise AgentError(self._line.hidden(f"{self.name}: {_late(unread[0])}"))
 

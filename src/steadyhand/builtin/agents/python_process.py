@@ -64,7 +64,7 @@ class ProcessAgent:
             self._pool = settings.run.get(ChildPool, _pool_of)
         self._sight: PythonSight = PythonSight(settings, options, self._pool.check(self._spec))
         self.isolation: IsolationKind = self._pool.isolation.kind
-        self.opened: tuple[str, ...] = ()
+        self.opened_key_files: tuple[str, ...] = ()
         self._child: Child | None = None
         self._folder: Path | None = None
         self._trial: TrialContext | None = None
@@ -124,8 +124,8 @@ class ProcessAgent:
                 if trial is not None and printed:
                     note = f"the agent printed: {printed}"
                     trial.emit(Noted(at_ms=trial.elapsed_ms(), message=note, level="debug"))
-                self.opened = child.unwatched()
-                await self._pool.give_back(child, healthy=healthy and not self.opened)
+                self.opened_key_files = child.unwatched()
+                await self._pool.give_back(child, healthy=healthy and not self.opened_key_files)
         finally:
             self._pool.release(folder)
             if self._own is not None:

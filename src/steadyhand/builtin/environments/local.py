@@ -88,7 +88,7 @@ class LocalEnvironment:
         if settings.options:
             options = read_options(LocalEnvironmentOptions, settings.options, "environment local")
             self._confinement = _confinement(self._workspace, options) if options.sandbox else None
-        self.opened: tuple[str, ...] = ()
+        self.opened_key_files: tuple[str, ...] = ()
         self._handed_out: bool = False
         self._foreign: bool = True
         """Whether something in the workspace may not belong to the user that confined commands run as."""
@@ -195,7 +195,7 @@ class LocalEnvironment:
             yield
         finally:
             if watch is not None:
-                self.opened += watch.end(AgentProcess(0, mark))
+                self.opened_key_files += watch.end(AgentProcess(0, mark))
 
     async def _hand_over(self, confinement: Confinement) -> None:
         """Give the files that we, or an agent at work in the folder, wrote as root to the user of confined commands."""
