@@ -305,3 +305,16 @@ def test_a_model_without_a_process_has_nothing_to_isolate(shell: Shell) -> None:
     done = shell("run", "m.scenario.yaml", "--agent", "model", "--model", "scripted/rules.yaml", "--json", "r.json")
     assert trials_of(shell)["m"]["isolation"] is None
     assert "isolation" not in done.out
+
+
+@pytest.mark.parametrize(
+    ("isolation", "verdict"), [("auto", "failed"), ("watched", "inconclusive"), ("none", "passed")]
+)
+def test_commands_do_not_find_the_key_either(shell: Shell, isolation: str, verdict: str) -> None:
+    """They may run what the agent has written."""
+    step = f'lang: sh\n    code: "cat {shell.folder}/*.yaml; exit 0"'
+    text = SCENARIO.format(name="code", key=KEY).replace('input: "code"', step)
+    (shell.folder / "code.scenario.yaml").write_text(text)
+    shell("run", "code.scenario.yaml", "--isolation", isolation, "--json", "r.json")
+    trial = trials_of(shell)["code"]
+    assert (trial["verdict"], trial["isolation"]) == (verdict, {"auto": "room"}.get(isolation, isolation))
