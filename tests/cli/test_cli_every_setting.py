@@ -77,7 +77,7 @@ REFUSED = {
     "services": ("[services.shop]\nx = 1", SERVED, "option x"),
     "users": ("[users.llm]\nx = 1", AGENT, "unknown key `x`"),
 }
-OTHERWISE = {"concurrency", "sandbox", "stall_limit_s"}
+OTHERWISE = {"agent_can_read", "concurrency", "isolation", "sandbox", "stall_limit_s"}
 
 
 @pytest.fixture
@@ -137,6 +137,19 @@ def test_rubrics_are_found_in_their_folder(ready):
     ready.write("mine_here/mine.yaml", "name: mine\ndimensions: [{name: a, weight: 1.0, description: d}]\n")
     ready.write("steadyhand.toml", f'{MODEL}rubrics = "mine_here"\n')
     assert ready("validate", "a.yaml").code == 0
+
+
+def test_isolation_and_what_agents_can_read(ready):
+    ready.write("a.scenario.yaml", AGENT)
+    ready.write("agent.py", "def agent(message): return open('a.scenario.yaml').read()[-1:] + 'hello'\n")
+    for settings, word in (("isolation = 'none'", "none"), ("agent_can_read = ['a.scenario.yaml']", "room")):
+        ready.write("steadyhand.toml", f"agent = 'python:agent.py:agent'\n{settings}\n")
+        ended = ready("run", "a.scenario.yaml", "--json", "r.json")
+        assert ended.code == 0, ended.out + ended.err
+        assert f"isolation: {word}" in ended.out
+        assert (
+            "a.scenario.yaml" in str(json.loads((ready.folder / "r.json").read_text())["run"]["agent_can_read"])
+        ) is (word == "room")
 
 
 def test_concurrency_and_sandbox(ready):

@@ -39,6 +39,7 @@ from steadyhand.judging.run_comparison import Comparison
 from steadyhand.plugins.plugin import AgentSettings, Plugin
 from steadyhand.ports.observer import RunObserver
 from steadyhand.records.config import RunOptions, Selection
+from steadyhand.records.isolation import IsolationChoice
 from steadyhand.records.scenario import Scenario
 from steadyhand.spec.load import Loaded
 from steadyhand.spec.validation import nearest
@@ -81,6 +82,8 @@ class RunArguments(TypedDict, total=False):
     strict_judge: bool
     judge_canaries: StrPath | None
     sandbox: bool
+    isolation: IsolationChoice | None
+    agent_can_read: Sequence[str]
     allow_commands: bool
     enforce_deadline: bool
     judge_timeline: bool

@@ -293,7 +293,10 @@ _HEADINGS = {
         *("--environment", "--live", "--plugin", "--config", "--env-file"),
     ),
     "Trials": ("--trials", "--pass-rate", "--until", "--alpha", "--seed"),
-    "Safety": ("--sandbox", "--allow-commands", "--trust", "--in-process"),
+    "Safety": (
+        *("--sandbox", "--allow-commands", "--trust", "--in-process"),
+        *("--isolation", "--agent-can-read"),
+    ),
     "Time and cost": (
         *("--concurrency", "--timeout", "--retries", "--wait-limit", "--stall-limit", "--enforce-deadline"),
         *("--max-cost", "--max-tokens", "--record", "--replay", "--replay-time"),
@@ -339,6 +342,17 @@ _HEADINGS = {
 @shared.trust
 @click.option("--enforce-deadline", is_flag=True, help="Cut off calls at critical_ms and grade what has arrived.")
 @click.option("--in-process", is_flag=True, help="Run `python:` agents in this process, for debugging.")
+@click.option(
+    "--isolation",
+    type=click.Choice(["auto", "room", "watched", "none"]),
+    help="What keeps agents from what they are judged by. [default: auto, the best this machine can do]",
+)
+@click.option(
+    "--agent-can-read",
+    multiple=True,
+    metavar="PATH",
+    help="Let agents read this, although trials are judged by it (repeatable).",
+)
 @click.option("--live", is_flag=True, help="Ignore mocks and database seeding; use the real services.")
 @click.option("--env-file", type=_FILE, help="File with environment variables for this run.")
 @click.option("--seed", type=int, help="Random seed. [default: a new one, recorded with the run]")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from steadyhand.builtin.plugin import make_database
+from steadyhand.compose.isolation import RunIsolation
 from steadyhand.compose.models import DEFAULT_KIND, Judges, Models, Tape, build_gate, providers_of
 from steadyhand.compose.scenarios import (
     ScenarioRegistries,
@@ -44,6 +45,7 @@ from steadyhand.ports.agent import (
     Agent,
     Gateway,
     Judge,
+    SeesOneFolder,
     Shows,
     UserSimulator,
     agent_facts,
@@ -127,7 +129,8 @@ class Builder:
         self._shared: dict[str, _Shared] = {}
         self._tested: dict[str, ChatModel | None] = {}
         self._agents: dict[str, tuple[AgentFactory, AgentSettings]] = {}
-        self._scope = RunScope(concurrency=settings.concurrency, workspaces=parts.workspaces)
+        self._isolation = RunIsolation(settings, parts.workspaces)
+        self._scope = RunScope(concurrency=settings.concurrency, workspaces=parts.workspaces, isolation=self._isolation)
         self._gateway: GatewayServer | None = None
         self._environments: dict[str, tuple[EnvironmentFactory, EnvironmentSettings]] = {}
 
@@ -136,6 +139,7 @@ class Builder:
 
         Raises `UsageError`.
         """
+        self._isolation.scenarios = scenarios
         if any(map(self._reaches_services, scenarios)):
             self._services = TrialServices(self._settings)
             self._services.check(scenarios)
@@ -154,6 +158,8 @@ class Builder:
                 f"{variable} is too short or too plain to be told from ordinary text, so it is not masked in records"
             ] = None
         self._budget.check(self._models.names)
+        if note := self._isolation.note:
+            self.notices[note] = None
 
     def prepare_judging(self, scenarios: Sequence[Scenario]) -> None:
         """The same for trials that are only judged again: no agent, user or environment is built.
@@ -175,7 +181,9 @@ class Builder:
             shared = self._shared[scenario.id] = self._share(scenario)
         registry = shared.registry
         clock = self._clock
-        environment = self._environment(scenario, f"{planned.key.index}-{self._mark}-{next(self._count)}")
+        agent = self._agent(scenario)
+        root = agent.reserve_workspaces() if isinstance(agent, SeesOneFolder) else None
+        environment = self._environment(scenario, f"{planned.key.index}-{self._mark}-{next(self._count)}", root)
         database = self._database(scenario, environment)
         services = None
         if self._services is not None and shared.needs_services:
@@ -191,7 +199,7 @@ class Builder:
             doubts=shared.doubts,
             termination=registry.termination,
             user=self._user(scenario) if shared.needs_user else None,
-            agent=self._agent(scenario),
+            agent=agent,
             judge=shared.judge,
             services=services,
             gateway=self._trial_gateway(scenario),
@@ -238,6 +246,7 @@ class Builder:
         if self._services is not None:
             self._services.close()
         await self._scope.close()
+        self._isolation.close()
         if self._gateway is not None:
             await self._gateway.close()
         return await self._models.close()
@@ -246,6 +255,7 @@ class Builder:
         warnings = [*self._registries.warnings(scenario), *self._notes_on_judge(scenario)]
         agent = self._agent(scenario)
         if agent is not None:
+            self._note_isolation(agent)
             name, shows = declared_by(agent)
             unreached = _out_of_reach(scenario, name, shows, live=self._settings.options.live)
             self.out_of_reach.update(unreached)
@@ -260,6 +270,15 @@ class Builder:
             self._registries.registry(scenario).termination(name)
         for spec in evaluation_specs(scenario):
             self._registries.registry(scenario).evaluator(spec.type)
+
+    def _note_isolation(self, agent: Agent) -> None:
+        """Raises `SetupError` if the user asked for what this agent cannot have."""
+        if agent_facts(agent).isolation != "none" or self._isolation.note or self._settings.isolation == "none":
+            return
+        reason = f"{agent.name} runs in this process, and could read what it is judged by"
+        if self._settings.isolation != "auto":
+            raise SetupError(f"--isolation {self._settings.isolation}: {reason}")
+        self.notices[f"isolation: none: {reason}"] = None
 
     def _notes_on_judge(self, scenario: Scenario) -> list[str]:
         overrides = self._judges.overrides(scenario)
@@ -300,13 +319,12 @@ class Builder:
         agent = self._agent(scenario) if missing else None
         return missing if agent is not None and agent_facts(agent).uses_plugins else ()
 
-    def _environment(self, scenario: Scenario, trial_id: str) -> EnvironmentProvider:
+    def _environment(self, scenario: Scenario, trial_id: str, root: Path | None = None) -> EnvironmentProvider:
         known = self._environments.get(scenario.id)
         if known is None:
             known = self._environments[scenario.id] = self._environment_parts(scenario)
-        return build_part(
-            known[0], msgspec.structs.replace(known[1], trial_id=trial_id), "the environment", EnvironmentProvider
-        )
+        settings = msgspec.structs.replace(known[1], trial_id=trial_id, root=root or known[1].root)
+        return build_part(known[0], settings, "the environment", EnvironmentProvider)
 
     def _environment_parts(self, scenario: Scenario) -> tuple[EnvironmentFactory, EnvironmentSettings]:
         """Raises `SetupError` if --sandbox is set and commands would not be isolated from this machine."""
@@ -318,6 +336,7 @@ class Builder:
             trial_id="",
             variables=self._settings.variables,
             options=part_options(factory, table, {"sandbox": True} if self._settings.sandbox else {}),
+            isolation=self._isolation,
         )
         made = (
             build_part(factory, settings, f"environment {type_}", EnvironmentProvider)

@@ -180,6 +180,7 @@ class Run:
             alpha=options.alpha if options.alpha is not None else DEFAULT_ALPHA,
             origin=self.origin.id if self.origin is not None else None,
             failed_of=options.failed_of,
+            agent_can_read=self.settings.agent_can_read,
         )
 
     def _matrices(self) -> tuple[RunMatrix, ...]:

@@ -21,6 +21,7 @@ from steadyhand.plugins.registry import ExtensionPoint, Registry, unknown_part
 from steadyhand.ports.model import ModelFacts
 from steadyhand.records.base import Record
 from steadyhand.records.config import Config, ProviderConfig, RunOptions, Selection
+from steadyhand.records.isolation import IsolationChoice
 from steadyhand.records.location import Place, Problem
 from steadyhand.records.scenario import Scenario
 from steadyhand.redaction import (
@@ -272,6 +273,18 @@ class Settings:
     @property
     def sandbox(self) -> bool:
         return self.options.sandbox or bool(self.config.sandbox)
+
+    @property
+    def isolation(self) -> IsolationChoice:
+        return self.options.isolation or self.config.isolation or "auto"
+
+    @property
+    def agent_can_read(self) -> tuple[str, ...]:
+        """Absolute paths, of the command line and the configuration."""
+        given = [Path(path).absolute() for path in self.options.agent_can_read]
+        return tuple(
+            str(path) for path in (*given, *(self.config.folder / each for each in self.config.agent_can_read))
+        )
 
     @property
     def allow_commands(self) -> bool:

@@ -15,12 +15,13 @@ from steadyhand.engine.evaluation import Assessment, Evaluation
 from steadyhand.engine.limits import FROZEN_S, Lost, lost_so_far
 from steadyhand.engine.steps import StepRunner
 from steadyhand.errors import SteadyhandError, TrialError
-from steadyhand.judging.trial import judge_trial, settle
+from steadyhand.judging.trial import judge_trial, settle, without_secrecy
 from steadyhand.ports.agent import closes_at_once
 from steadyhand.ports.evaluator import reads_of
 from steadyhand.records.base import ms_of, rounded_ms
 from steadyhand.records.evaluation import NOT_RUNNING, Verdict
 from steadyhand.records.event import ErrorHappened, Evaluated, Noted
+from steadyhand.records.isolation import IsolationKind, weakest
 from steadyhand.records.result import ConversationEnding, ConversationMetrics, ConversationResult, FileSystemOperation
 from steadyhand.records.run import PhaseRecord, TrialRecord
 from steadyhand.records.scenario import Converse, Step
@@ -213,6 +214,7 @@ def _record(
         timeline=assessment.timeline,
         rubric=assessment.rubric,
     )
+    opened = [file for part in (parts.agent, parts.environment) for file in getattr(part, "opened_key_files", ())]
     return TrialRecord(
         key=parts.key,
         scenario_name=parts.scenario.name,
@@ -220,7 +222,7 @@ def _record(
         digest=parts.scenario.digest,
         started_at=trial.started_at,
         duration_ms=trial.elapsed_ms(),
-        judged=judged,
+        judged=without_secrecy(judged, evaluation.results, opened),
         agent=parts.agent.name if parts.agent else "",
         model=parts.model_name,
         seed=parts.seed,
@@ -236,15 +238,22 @@ def _record(
         ),
         shows=None if parts.agent is None else trial.shows_of(parts.agent),
         missing_plugins=tuple(parts.missing_plugins),
+        isolation=_isolation(parts),
     )
 
 
+def _isolation(parts: TrialParts) -> IsolationKind | None:
+    """The weakest of what its processes had, if it had any."""
+    return weakest([getattr(part, "isolation", None) for part in (parts.agent, parts.environment)])
+
+
 def _doubts(trial: RunningTrial, evaluation: Evaluation) -> Sequence[str]:
-    """What arrived too late for the checks on the agent's actions, if there were such checks."""
+    """What arrived too late for the checks on what the agent did, or may not be its own, if there were such checks."""
     if trial.parts.gateway is None or not (doubts := trial.parts.gateway.doubts()):
         return ()
     types = {result.type for result in evaluation.results if result.place is not None}
-    return doubts if any("actions" in reads_of(trial.parts.evaluator(each)) for each in types) else ()
+    read = {what for each in types for what in reads_of(trial.parts.evaluator(each))}
+    return doubts if read & {"actions", "services"} else ()
 
 
 def _metrics(trial: RunningTrial, conversations: Mapping[int, ConversationResult]) -> ConversationMetrics | None:

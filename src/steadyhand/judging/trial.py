@@ -285,6 +285,16 @@ def _checks(found: _Sorted) -> str:
     return counted(found.total, "check")
 
 
+def without_secrecy(judged: Judged, evaluations: Sequence[EvaluationResult], opened: Sequence[str]) -> Judged:
+    """The trial if its agent opened these files, by which it is judged. A violated invariant and an error remain."""
+    violated = any(invariant.verdict is Verdict.FAILED for invariant in invariants_of(evaluations))
+    if not opened or violated or judged.verdict is Verdict.ERROR:
+        return judged
+    more = f" and {len(opened) - 1} more" if len(opened) > 1 else ""
+    reason = f"the agent opened what the trial is judged by: {opened[0]}{more}"
+    return msgspec.structs.replace(judged, verdict=Verdict.INCONCLUSIVE, reason=reason)
+
+
 def label(evaluation: EvaluationResult) -> str:
     """The check's name in messages: its name, else its type."""
     return evaluation.name or evaluation.type or "unnamed check"

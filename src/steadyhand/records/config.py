@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 
 from steadyhand.records.base import Record
+from steadyhand.records.isolation import IsolationChoice
 
 Count = Annotated[int, Meta(ge=1)]
 Amount = Annotated[float, Meta(gt=0)]
@@ -85,6 +86,8 @@ class Config(Record):
     stall_limit_s: float | None = None
     rubrics: str | None = None
     sandbox: bool | None = None
+    isolation: IsolationChoice | None = None
+    agent_can_read: tuple[str, ...] = ()
     allow_commands: bool | None = None
     strict_judge: bool | None = None
     votes: int | None = None
@@ -147,6 +150,8 @@ class RunOptions(Record):
     stall_limit_s: Amount | None = None
     strict_judge: bool = False
     sandbox: bool = False
+    isolation: IsolationChoice | None = None
+    agent_can_read: tuple[str, ...] = ()
     allow_commands: bool = False
     enforce_deadline: bool = False
     judge_timeline: bool = False

@@ -130,6 +130,7 @@ def _trial(trial: TrialRecord, prices: Prices) -> trial_shapes.JsonTrial:
         model=trial.model,
         shows=_copy_known(trial_shapes.JsonShows, trial.shows),
         missing_plugins=trial.missing_plugins,
+        isolation=trial.isolation,
         ran_on=_copy_known(trial_shapes.JsonRanOn, trial.ran_on),
         verdict=judged.verdict,
         reason=judged.reason,

@@ -11,6 +11,7 @@ from steadyhand.records.base import Record, doc
 from steadyhand.records.chat import ArrivalClock, FinishReason, Purpose, Role
 from steadyhand.records.evaluation import Decider, FailureClass, Ground, LatencyTier, Outcome, Stage, Verdict
 from steadyhand.records.event import ActionStatus, Sight, Visible
+from steadyhand.records.isolation import IsolationKind
 from steadyhand.records.scenario import ExpectedConduct
 
 _Count = Annotated[int, Meta(ge=0)]
@@ -348,6 +349,13 @@ class JsonTrial(Record):
     missing_plugins: Annotated[
         tuple[str, ...],
         doc("Plugins the scenario names that are not installed, if the agent's tools come from plugins."),
+    ]
+    isolation: Annotated[
+        IsolationKind | None,
+        doc(
+            "What kept the agent's processes from what the trial is judged by: a room of their own, being watched, or "
+            "nothing; null if none was started."
+        ),
     ]
     ran_on: Annotated[JsonRanOn | None, doc("The worker that ran it; null if the run had none.")]
     verdict: Annotated[Verdict, doc("Verdict of the trial.")]

@@ -18,6 +18,7 @@ from steadyhand.judging.trial import Alarm, alarm_of
 from steadyhand.records.base import Record, counted
 from steadyhand.records.evaluation import Outcome, Verdict
 from steadyhand.records.event import Noted
+from steadyhand.records.isolation import IsolationKind, weakest
 from steadyhand.records.run import RunHeader, TrialRecord
 from steadyhand.report import wording
 from steadyhand.report.details import Incidents, is_conversation, render_incidents, render_passed_checks
@@ -107,10 +108,12 @@ class _Gathered:
         self.incidents: Incidents = Incidents()
         self.endings: Counter[str] = Counter()
         self.unscored: Counter[str] = Counter()
+        self.isolation: set[IsolationKind | None] = set()
 
     def add(self, trial: TrialRecord) -> None:
         judged = trial.judged
         self.counts[judged.verdict] += 1
+        self.isolation.add(trial.isolation)
         self.spent = self.spent.plus(cost_of_trial(trial, self._prices))
         self.incidents.add(trial)
         if self.figures is not None:
@@ -186,6 +189,8 @@ def render_run(
     if not quiet or found.failures is not None:
         yield ""
     yield from _totals(header, rates, found, page, view)
+    if (isolation := weakest(found.isolation)) is not None:
+        yield f"isolation: {isolation}"
     yield from _provenance(header, record)
 
 

@@ -15,6 +15,7 @@ from pydantic import ConfigDict, Field
 from steadyhand.errors import FileError
 from steadyhand.language.thoughts import tags_of
 from steadyhand.records.config import CalibrationConfig, Config, PluginConfig, Price, ProviderConfig
+from steadyhand.records.isolation import IsolationChoice
 from steadyhand.records.location import Place, Problem
 from steadyhand.records.scenario import Scenario
 from steadyhand.spec.agent_shapes import PluginShape
@@ -133,6 +134,14 @@ class ConfigShape(Shape):
     )
     rubrics: Name | None = Field(default=None, description="Folder of rubrics")
     sandbox: bool | None = Field(default=None, description="Run commands in a sandbox without network access")
+    isolation: IsolationChoice | None = Field(
+        default=None,
+        description="What keeps agents that Steadyhand starts from what they are judged by. Default: auto, the best "
+        "that this machine can do",
+    )
+    agent_can_read: list[Name] = Field(
+        default=[], description="Files and folders that agents may read although trials are judged by them"
+    )
     allow_commands: bool | None = Field(
         default=None, description="Allow commands written by a model to run on this machine"
     )

@@ -194,6 +194,8 @@ def _facts(trial: TrialRecord, prices: Prices) -> Iterator[tuple[str, str]]:
     yield from incidents_of(trial)
     if trial.earlier:
         yield "earlier measurements", "; ".join(each.judged.reason for each in trial.earlier)
+    if trial.isolation is not None:
+        yield "isolation", trial.isolation
     if trial.missing_plugins:
         yield "missing plugins", ", ".join(trial.missing_plugins)
     yield "used", wording.cost_line(cost_of_trial(trial, prices))
