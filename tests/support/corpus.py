@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from steadyhand.language.answer import Answer
+from steadyhand.language.answer import Certainty
 
 FOLDER = Path(__file__).parents[1] / "unit" / "language" / "corpus"
 LANGUAGES = ("en", "de", "fr", "es")
@@ -38,11 +38,11 @@ class Tally(NamedTuple):
 
 
 def tally(
-    language: str, which: str, read: Callable[[str], Answer | None], yes: tuple[str, ...], no: tuple[str, ...]
+    language: str, which: str, read: Callable[[str], Certainty | None], yes: tuple[str, ...], no: tuple[str, ...]
 ) -> Tally:
     """`read` every message of the categories in one half; those of `yes` should be answered with yes, if with any."""
     found = corpus(language)
     should = [said for category in yes for said in found.get(category, ()) if half(said) == which]
     should_not = [said for category in no for said in found.get(category, ()) if half(said) == which]
-    right = sum(read(said) is Answer.YES for said in should)
-    return Tally(right, [said for said in should_not if read(said) is Answer.YES], len(should))
+    right = sum(read(said) is Certainty.YES for said in should)
+    return Tally(right, [said for said in should_not if read(said) is Certainty.YES], len(should))

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from steadyhand.language.answer import Answer
+from steadyhand.language.answer import Certainty
 from steadyhand.language.keywords import keyword_readings, mentions
 from steadyhand.look_alikes import mixes_scripts
 from steadyhand.text_fold import aligned, as_read, fold
@@ -357,14 +357,14 @@ def test_case_alone_is_told_apart_where_case_matters(case_sensitive):
 @pytest.mark.parametrize(
     ("text", "keyword", "said"),
     [
-        ("It is sоlved, thanks", "solved", Answer.YES),
-        ("It is nоt solved", "solved", Answer.NO),
-        ("It is n\u200bot solved", "solved", Answer.NO),
-        ("It isn&#39;t solved", "solved", Answer.NO),
-        ("解決\nしました", "解決しました", Answer.YES),
-        ("ｶｲｹﾂ", "カイケツ", Answer.YES),
-        ("تم حَلّ المشكلة", "تم حل المشكلة", Answer.YES),
-        ("ÇÖZÜLDÜ İYİ", "çözüldü iyi", Answer.YES),
+        ("It is sоlved, thanks", "solved", Certainty.YES),
+        ("It is nоt solved", "solved", Certainty.NO),
+        ("It is n\u200bot solved", "solved", Certainty.NO),
+        ("It isn&#39;t solved", "solved", Certainty.NO),
+        ("解決\nしました", "解決しました", Certainty.YES),
+        ("ｶｲｹﾂ", "カイケツ", Certainty.YES),
+        ("تم حَلّ المشكلة", "تم حل المشكلة", Certainty.YES),
+        ("ÇÖZÜLDÜ İYİ", "çözüldü iyi", Certainty.YES),
     ],
 )
 def test_keywords_are_compared_in_the_fold(text, keyword, said):

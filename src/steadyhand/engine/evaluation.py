@@ -17,7 +17,7 @@ from steadyhand.errors import LimitExceeded
 from steadyhand.judging.material import materials_of
 from steadyhand.judging.rubric import NO_JUDGE, NOT_REACHED
 from steadyhand.judging.trial import latency_tier, tier_of
-from steadyhand.language.answer import Answer
+from steadyhand.language.answer import Certainty
 from steadyhand.language.refusal import echo, refusal
 from steadyhand.ports.agent import Visible
 from steadyhand.ports.evaluator import EvaluationContext
@@ -181,7 +181,7 @@ class Evaluation:
             return None
         if result.finish is not None and result.finish.reason is FinishReason.REFUSAL:
             return f"the model refused, and {_NOT_ASKED}"
-        if (read := refusal(result.reply)).answer is not Answer.NO:
+        if (read := refusal(result.reply)).answer is not Certainty.NO:
             return f"the reply decides nothing: {read.why}, and {_NOT_ASKED}"
         prompts = [message.content for message in result.messages if message.role != "assistant"]
         if echo(result.reply, prompts):

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from steadyhand.engine.context import TerminationFunction
 from steadyhand.errors import PluginError, SteadyhandError, TrialError
 from steadyhand.judging.material import turn_materials
-from steadyhand.language.answer import Answer
+from steadyhand.language.answer import Certainty
 from steadyhand.language.keywords import keyword_meant
 from steadyhand.ports.agent import NoJudgement, Question, TrialContext
 from steadyhand.records.base import Record
@@ -104,7 +104,7 @@ def _keyword(condition: TerminationCondition, turns: Sequence[ConversationTurn])
         del spoken["user"]
     for speaker, text in spoken.items():
         found = keyword_meant(text, condition.keywords, advice=speaker == "agent")
-        if found is not None and found.reading.answer is Answer.YES:
+        if found is not None and found.reading.answer is Certainty.YES:
             return f"{speaker} said {found.keyword!r} in turn {latest.turn_number}"
     return None
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Sequence
 
-from steadyhand.language.answer import Answer, Reading
+from steadyhand.language.answer import Certainty, Reading
 from steadyhand.language.clauses import LEXICA, Clause, Word, clauses, marks_of
 from steadyhand.language.lexicon import Lexicon, Mark, Phrase, word_set
 from steadyhand.language.statements import CONTRARY, LONGEST, because, known_words, not_known
@@ -67,9 +67,9 @@ def keyword_readings(
 def keyword_meant(message: str, keywords: Iterable[str], *, advice: bool = False) -> KeywordReading | None:
     """What the keywords come to: the first that is meant, if none is negated; else the first that is said."""
     found = keyword_readings(message, keywords, advice=advice)
-    if all(said.reading.answer is not Answer.NO for said in found):
-        return next((said for said in found if said.reading.answer is Answer.YES), found[0] if found else None)
-    return next(said for said in found if said.reading.answer is Answer.NO)
+    if all(said.reading.answer is not Certainty.NO for said in found):
+        return next((said for said in found if said.reading.answer is Certainty.YES), found[0] if found else None)
+    return next(said for said in found if said.reading.answer is Certainty.NO)
 
 
 class _Message:
@@ -95,7 +95,7 @@ class _Message:
             for keyword, at, first in self.places[:_MOST_PLACES]
         )
 
-    def _against(self) -> dict[int, tuple[str, Answer]]:
+    def _against(self) -> dict[int, tuple[str, Certainty]]:
         """The keyword against that each clause has, and whether it is meant."""
         return {
             at: (keyword, self._told_against(self.clauses[at], self.folded[keyword], first)[0])
@@ -146,32 +146,32 @@ class _Message:
         start, end = (clause.start, clause.end) if self.as_written else (0, 0)
         return Reading(answer=answer, why=why, clause=clause.text, start=start, end=end)
 
-    def _told(self, keyword: str, at: int, first: int) -> tuple[Answer, str]:
+    def _told(self, keyword: str, at: int, first: int) -> tuple[Certainty, str]:
         clause, words = self.clauses[at], self.folded[keyword]
         if self._is_all_of_it(words, clause):
-            return Answer.YES, "it is the whole message"
+            return Certainty.YES, "it is the whole message"
         if first < 0:
-            return Answer.CANNOT_TELL, "it is part of a longer text"
+            return Certainty.CANNOT_TELL, "it is part of a longer text"
         if len(clause.words) > LONGEST:
-            return Answer.CANNOT_TELL, "the clause is too long"
+            return Certainty.CANNOT_TELL, "the clause is too long"
         if keyword in self.contrary:
             return self._told_against(clause, words, first)
-        opposed = [said for said, answer in self.against.values() if answer is not Answer.NO]
+        opposed = [said for said, answer in self.against.values() if answer is not Certainty.NO]
         if opposed:
-            return Answer.CANNOT_TELL, f"the message also says {opposed[0]!r}"
+            return Certainty.CANNOT_TELL, f"the message also says {opposed[0]!r}"
         return self._told_for(at, words, first)
 
-    def _told_for(self, at: int, words: Phrase, first: int) -> tuple[Answer, str]:
+    def _told_for(self, at: int, words: Phrase, first: int) -> tuple[Certainty, str]:
         clause = self.clauses[at]
         marks = self._marks_beside(clause, words, first) - ({Mark.DUTY} if self.advice else set())
         if marks and marks <= _DENIED and self._is_denied(clause, words, first):
-            return Answer.NO, "it is negated"
+            return Certainty.NO, "it is negated"
         if marks:
-            return Answer.CANNOT_TELL, because(marks)
+            return Certainty.CANNOT_TELL, because(marks)
         if unknown := self._unknown(clause):
-            return Answer.CANNOT_TELL, not_known(unknown)
+            return Certainty.CANNOT_TELL, not_known(unknown)
         if why := self._misplaced(clause, words, first):
-            return Answer.CANNOT_TELL, why
+            return Certainty.CANNOT_TELL, why
         return self._beside(at)
 
     def _misplaced(self, clause: Clause, words: Phrase, first: int) -> str | None:
@@ -185,33 +185,33 @@ class _Message:
                 return "it may be the feeling of somebody else"
         return None
 
-    def _beside(self, at: int) -> tuple[Answer, str]:
+    def _beside(self, at: int) -> tuple[Certainty, str]:
         """What the other clauses leave of it."""
         here = self.clauses[at]
         for index, clause in enumerate(self.clauses):
             if self.harmless[index]:
                 continue
             if any(dots in clause.closing for dots in _TRAILING_OFF):
-                return Answer.CANNOT_TELL, "the message trails off"
+                return Certainty.CANNOT_TELL, "the message trails off"
             near = not self.advice or clause.sentence == here.sentence
             if index != at and (marks := clause.marks if near else clause.marks & CONTRARY):
-                return Answer.CANNOT_TELL, f"the message also says {clause.text[:80]!r}: {because(marks)}"
+                return Certainty.CANNOT_TELL, f"the message also says {clause.text[:80]!r}: {because(marks)}"
             if near and not self.known[index]:
-                return Answer.CANNOT_TELL, not_known(self._unknown(clause))
-        return Answer.YES, "it is said plainly"
+                return Certainty.CANNOT_TELL, not_known(self._unknown(clause))
+        return Certainty.YES, "it is said plainly"
 
-    def _told_against(self, clause: Clause, words: Phrase, first: int) -> tuple[Answer, str]:
+    def _told_against(self, clause: Clause, words: Phrase, first: int) -> tuple[Certainty, str]:
         """A keyword against: it takes no more than a plain clause in a supported language."""
         if first < 0 or len(clause.words) > LONGEST:
-            return Answer.CANNOT_TELL, "it is part of a longer text"
+            return Certainty.CANNOT_TELL, "it is part of a longer text"
         marks = self._marks_beside(clause, words, first) - {Mark.CONTRAST}
         if marks and marks <= _DENIED and self._is_denied(clause, words, first):
-            return Answer.NO, "it is negated"
+            return Certainty.NO, "it is negated"
         if marks:
-            return Answer.CANNOT_TELL, because(marks)
+            return Certainty.CANNOT_TELL, because(marks)
         if clause.language is None and not self._known_in(clause):
-            return Answer.CANNOT_TELL, "its language is not supported or cannot be told"
-        return Answer.YES, "it is said plainly"
+            return Certainty.CANNOT_TELL, "its language is not supported or cannot be told"
+        return Certainty.YES, "it is said plainly"
 
     def _is_all_of_it(self, words: Phrase, clause: Clause) -> bool:
         """Whether nothing else is said, in any language."""
@@ -279,7 +279,7 @@ class _Message:
         words = self.clauses[at].folded
         if Mark.QUESTION in self.clauses[at].marks:
             return False
-        if words in _harmless() or self.against.get(at, ("", Answer.YES))[1] is Answer.NO:
+        if words in _harmless() or self.against.get(at, ("", Certainty.YES))[1] is Certainty.NO:
             return True
         alone = words in (("no",), ("nope",), ("nein",), ("non",))
         return alone and at + 1 < len(self.clauses) and self.clauses[at + 1].folded in _harmless()

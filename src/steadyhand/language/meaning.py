@@ -14,7 +14,7 @@ from itertools import groupby
 
 from steadyhand.language.acts import ActPhrase, act_phrase, advised, exactly, mentions, orders, parts, refuses, touches
 from steadyhand.language.amounts import Measure, amounts, parse_value
-from steadyhand.language.answer import Answer, Reading
+from steadyhand.language.answer import Certainty, Reading
 from steadyhand.language.checks import Advises, Check, Chooses, Forbids, NothingElse, States
 from steadyhand.language.choices import choosing_lines, names_option
 from steadyhand.language.clauses import Clause, Word, clauses
@@ -31,7 +31,7 @@ _LONGEST = 20_000
 def read(text: str, check: Check, beside: tuple[Check, ...]) -> Reading:
     """What `check` finds in the text; `beside` are all meaning checks of the scenario on the same answer."""
     if len(text) > _LONGEST:
-        return Reading(answer=Answer.CANNOT_TELL, why=f"the answer has more than {_LONGEST} characters")
+        return Reading(answer=Certainty.CANNOT_TELL, why=f"the answer has more than {_LONGEST} characters")
     sheet = _sheet(text, beside)
     match check:
         case Advises():
@@ -61,7 +61,7 @@ def evident(text: str, check: Check) -> bool:
         case States():
             return any(bound.within(parse_value(check.value)) for bound in sheet.bound(check))
         case Chooses():
-            return sheet.chooses(check).answer is Answer.YES
+            return sheet.chooses(check).answer is Certainty.YES
         case NothingElse():
             return True
 
@@ -188,19 +188,19 @@ class _Sheet:
         refused = [sentence for sentence in self._sentences if self._is_refusal(sentence, act)]
         unread = self._unread
         if ordered is not None and not refused and unread is None:
-            return self._reading(Answer.YES, "a plain order of it", ordered)
+            return self._reading(Certainty.YES, "a plain order of it", ordered)
         about = [sentence for sentence in self._sentences if touches(sentence.words, act)]
         if self._has_nothing_of(check) and self._is_elsewhere(check):
-            return Reading(answer=Answer.NO, why="nothing in the answer is about it")
+            return Reading(answer=Certainty.NO, why="nothing in the answer is about it")
         others = [sentence for sentence in self._sentences if sentence not in refused]
         if refused and not self._struck and not any(mentions(sentence.words, act) for sentence in others):
-            return self._reading(Answer.NO, "a plain refusal of it", refused[0])
+            return self._reading(Certainty.NO, "a plain refusal of it", refused[0])
         denied = [sentence for sentence in about if self._is_denial(sentence, act)]
         others = [sentence for sentence in self._sentences if sentence not in denied]
         if denied and not self._struck and not any(may_mean(sentence.words, act) for sentence in others):
-            return self._reading(Answer.NO, "it is refused or left open, and nothing else is about it", denied[0])
+            return self._reading(Certainty.NO, "it is refused or left open, and nothing else is about it", denied[0])
         if ordered is not None and refused:
-            return self._reading(Answer.CANNOT_TELL, "it is both ordered and refused", refused[0])
+            return self._reading(Certainty.CANNOT_TELL, "it is both ordered and refused", refused[0])
         return self._unsure(ordered, unread, about)
 
     def _has_nothing_of(self, check: Advises | Forbids) -> bool:
@@ -217,10 +217,10 @@ class _Sheet:
 
     def _unsure(self, ordered: _Sentence | None, unread: _Sentence | None, mentions: Sequence[_Sentence]) -> Reading:
         if ordered is not None and unread is not None:
-            return self._reading(Answer.CANNOT_TELL, "it is ordered, but this was not read with certainty", unread)
+            return self._reading(Certainty.CANNOT_TELL, "it is ordered, but this was not read with certainty", unread)
         if mentions:
-            return self._reading(Answer.CANNOT_TELL, "this is not a plain order or refusal of it", mentions[0])
-        return Reading(answer=Answer.CANNOT_TELL, why="it is not mentioned in words that the reader knows")
+            return self._reading(Certainty.CANNOT_TELL, "this is not a plain order or refusal of it", mentions[0])
+        return Reading(answer=Certainty.CANNOT_TELL, why="it is not mentioned in words that the reader knows")
 
     def _is_denial(self, sentence: _Sentence, act: tuple[ActPhrase, ...]) -> bool:
         if sentence.has(Mark.QUESTION, Mark.QUOTATION, Mark.RETRACTION, Mark.IRONY):
@@ -272,16 +272,18 @@ class _Sheet:
         act = _act(check.action)
         found = self.advising(check)
         if found is not None and not self._is_taken_back(found[0], found[2]):
-            return _reading(Answer.NO, "a plain order of it", found[1].text, found[1].start, found[1].end)
+            return _reading(Certainty.NO, "a plain order of it", found[1].text, found[1].start, found[1].end)
         if not self._struck and self._unread is None:
-            return Reading(answer=Answer.YES, why="every clause was read, and none orders it")
+            return Reading(answer=Certainty.YES, why="every clause was read, and none orders it")
         mention = next((sentence for sentence in self._sentences if touches(sentence.words, act)), None)
         if self._has_nothing_of(check) and any(isinstance(each, NothingElse) for each in self._beside):
-            return Reading(answer=Answer.YES, why="the answer does not mention it")
+            return Reading(answer=Certainty.YES, why="the answer does not mention it")
         if mention is None:
             why = "it is not mentioned, but other words may mean it"
-            return Reading(answer=Answer.CANNOT_TELL, why=why)
-        return self._reading(Answer.CANNOT_TELL, "this mentions it, and is not a plain refusal or order of it", mention)
+            return Reading(answer=Certainty.CANNOT_TELL, why=why)
+        return self._reading(
+            Certainty.CANNOT_TELL, "this mentions it, and is not a plain refusal or order of it", mention
+        )
 
     def _is_taken_back(self, ordered: _Sentence, phrase: ActPhrase) -> bool:
         """Whether another sentence may undo the order: it denies something about it, or points back at it."""
@@ -304,18 +306,18 @@ class _Sheet:
         if not self._struck and outside and not inside and len(outside) == len(found):
             sentence = self._at(outside[0].start)
             if sentence is not None and self._is_plain(sentence) and not self._is_diluted(outside[0], sentence):
-                return self._reading(Answer.NO, f"the value is not {check.value}", sentence)
+                return self._reading(Certainty.NO, f"the value is not {check.value}", sentence)
         if len(inside) == len(found) == 1 and self._unread is None:
             sentence = self._at(inside[0].start)
             if sentence is not None:
-                return self._reading(Answer.YES, f"the value is {check.value}", sentence)
+                return self._reading(Certainty.YES, f"the value is {check.value}", sentence)
         if not found:
-            return Reading(answer=Answer.CANNOT_TELL, why=f"no value of {check.of[0]} was found")
+            return Reading(answer=Certainty.CANNOT_TELL, why=f"no value of {check.of[0]} was found")
         if inside and self._unread is not None and len(inside) == len(found):
             why = "the value is right, but this was not read with certainty"
-            return self._reading(Answer.CANNOT_TELL, why, self._unread)
+            return self._reading(Certainty.CANNOT_TELL, why, self._unread)
         sentence = self._at(found[0].start) or self._sentences[0]
-        return self._reading(Answer.CANNOT_TELL, "the value is not plainly stated", sentence)
+        return self._reading(Certainty.CANNOT_TELL, "the value is not plainly stated", sentence)
 
     def _at(self, place: int) -> _Sentence | None:
         number = bisect_right(self._starts, place) - 1
@@ -356,17 +358,17 @@ class _Sheet:
         start, end, option = lines[0]
         place = (self._text[start:end], start, end)
         if len(chosen) > 1:
-            return _reading(Answer.NO, "it gives two different commands", *place)
+            return _reading(Certainty.NO, "it gives two different commands", *place)
         rest = self._text[:start] + " " + self._text[end:]
         others = [each for each in check.options if each != option and names_option(rest, each)]
         if not self._is_introduced_plainly(start):
-            return _reading(Answer.CANNOT_TELL, "what comes before it may say that it is not meant", *place)
+            return _reading(Certainty.CANNOT_TELL, "what comes before it may say that it is not meant", *place)
         if option not in check.expected:
-            return _reading(Answer.NO, f"it chooses {option}", *place)
+            return _reading(Certainty.NO, f"it chooses {option}", *place)
         if len(lines) > 1 or others or self._retracts(end):
             why = f"it names {others[0]} too" if others else "it may take the choice back"
-            return _reading(Answer.CANNOT_TELL, why, *place)
-        return _reading(Answer.YES, f"it chooses {option}", *place)
+            return _reading(Certainty.CANNOT_TELL, why, *place)
+        return _reading(Certainty.YES, f"it chooses {option}", *place)
 
     def _is_introduced_plainly(self, start: int) -> bool:
         before = [sentence.clauses[-1] for sentence in self._sentences if sentence.end <= start]
@@ -380,10 +382,10 @@ class _Sheet:
         found = next((each for each in check.expected if names_option(self._text, each)), None)
         if found is None and not self._struck and self._is_english():
             return Reading(
-                answer=Answer.NO,
+                answer=Certainty.NO,
                 why=f"no line of the form {check.line} chooses, and {check.expected[0]} is not mentioned",
             )
-        return Reading(answer=Answer.CANNOT_TELL, why=f"no line of the form {check.line}")
+        return Reading(answer=Certainty.CANNOT_TELL, why=f"no line of the form {check.line}")
 
     def _named(self, check: Chooses) -> Reading:
         """Without a `line`: the answer is the option and nothing else."""
@@ -393,20 +395,20 @@ class _Sheet:
         if len(said) == 1 and not self._struck and not doubtful:
             rest = _without(plain, parts([word for clause in clauses(said[0]) for word in clause.folded]))
             if rest is not None and orders(rest or ("now",), (), amount=False) is not None:
-                answer = Answer.YES if said[0] in check.expected else Answer.NO
+                answer = Certainty.YES if said[0] in check.expected else Certainty.NO
                 return _reading(answer, f"it chooses {said[0]}", self._text.strip(), 0, len(self._text))
         if not said and self._is_english():
-            return Reading(answer=Answer.NO, why="it names none of the options")
-        return Reading(answer=Answer.CANNOT_TELL, why="it does not say one option and nothing else")
+            return Reading(answer=Certainty.NO, why="it names none of the options")
+        return Reading(answer=Certainty.CANNOT_TELL, why="it does not say one option and nothing else")
 
     def nothing_else(self) -> Reading:
         unread = self._unread
         if self._struck or not self._sentences:
-            return Reading(answer=Answer.CANNOT_TELL, why="the answer has parts that the reader cannot read")
+            return Reading(answer=Certainty.CANNOT_TELL, why="the answer has parts that the reader cannot read")
         named = [self._named(check) for check in self._beside if isinstance(check, Chooses) and check.line is None]
-        if unread is None or any(found.answer is not Answer.CANNOT_TELL and found.clause for found in named):
-            return Reading(answer=Answer.YES, why="every clause was read by another check")
-        return self._reading(Answer.CANNOT_TELL, "no other check has read this with certainty", unread)
+        if unread is None or any(found.answer is not Certainty.CANNOT_TELL and found.clause for found in named):
+            return Reading(answer=Certainty.YES, why="every clause was read by another check")
+        return self._reading(Certainty.CANNOT_TELL, "no other check has read this with certainty", unread)
 
     def _is_english(self, *, share: float = 1 / 8) -> bool:
         """Whether there are enough English words to say that something is not there. `share`: of small words."""
@@ -414,7 +416,7 @@ class _Sheet:
         foreign = any(clause.language not in ("en", None) for each in self._sentences for clause in each.clauses)
         return not foreign and len(words) >= 3 and sum(word in ENGLISH.closed for word in words) >= share * len(words)
 
-    def _reading(self, answer: Answer, why: str, sentence: _Sentence) -> Reading:
+    def _reading(self, answer: Certainty, why: str, sentence: _Sentence) -> Reading:
         text = self._text[sentence.start : sentence.end]
         return _reading(answer, why, text, sentence.start, sentence.end)
 
@@ -439,7 +441,7 @@ def _following(clauses_after: Iterable[Clause]) -> list[Clause]:
     return [clause for clause in clauses_after if clause.folded[0] not in ("and", "then")]
 
 
-def _reading(answer: Answer, why: str, text: str, start: int, end: int) -> Reading:
+def _reading(answer: Certainty, why: str, text: str, start: int, end: int) -> Reading:
     return Reading(answer=answer, why=why, clause=text, start=start, end=end)
 
 

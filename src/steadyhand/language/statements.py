@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 
-from steadyhand.language.answer import Answer, Reading
+from steadyhand.language.answer import Certainty, Reading
 from steadyhand.language.clauses import LEXICA, Clause, clauses, marks_of
 from steadyhand.language.lexicon import Mark, Phrase, phrases, word_set
 from steadyhand.text_match import Span, nfc
@@ -61,14 +61,14 @@ def stated(
     sentence of the text, `allowed` those that its own may have.
     """
     if len(spans) > _MOST_PLACES:
-        return Reading(answer=Answer.CANNOT_TELL, why="it is said too often to read each place")
+        return Reading(answer=Certainty.CANNOT_TELL, why="it is said too often to read each place")
     read = clauses(text)
     found = [_at(read, span, strict=strict, rest=rest, allowed=frozenset(allowed)) for span in spans]
-    for answer in (Answer.NO, Answer.YES):
+    for answer in (Certainty.NO, Certainty.YES):
         for reading in found:
             if reading.answer is answer:
                 return reading
-    return found[0] if found else Reading(answer=Answer.NO, why="it is not said")
+    return found[0] if found else Reading(answer=Certainty.NO, why="it is not said")
 
 
 def repeated(text: str, spans: Sequence[Span]) -> Reading:
@@ -78,19 +78,19 @@ def repeated(text: str, spans: Sequence[Span]) -> Reading:
     reasons.
     """
     told = stated(text, spans, rest=_UNDOING)
-    if told.answer is not Answer.YES:
+    if told.answer is not Certainty.YES:
         return told
     read = clauses(text)
     # What is said last counts.
     last = _at(read, spans[-1], strict=True, rest=_UNDOING, allowed=frozenset())
-    for clause in read if last.answer is Answer.YES else ():
+    for clause in read if last.answer is Certainty.YES else ():
         if clause.start < last.start or _is_neutral(clause):
             continue
         before, after = _outside(clause, spans[-1])
         if clause.start > spans[-1][1] and (marks := clause.marks & TURNING):
-            return _reading(Answer.CANNOT_TELL, because(marks), clause)
+            return _reading(Certainty.CANNOT_TELL, because(marks), clause)
         if unknown := _not_advising((*before, *after), clause.language):
-            return _reading(Answer.CANNOT_TELL, not_known(unknown), clause)
+            return _reading(Certainty.CANNOT_TELL, not_known(unknown), clause)
     return last
 
 
@@ -126,7 +126,7 @@ def _at(
 ) -> Reading:
     here = [clause for clause in read if clause.start < span[1] and span[0] < clause.end]
     if not here:
-        return Reading(answer=Answer.CANNOT_TELL, why="it is not part of a clause")
+        return Reading(answer=Certainty.CANNOT_TELL, why="it is not part of a clause")
     sentences = {clause.sentence for clause in here}
     told: Reading | None = None
     for clause in read:
@@ -136,27 +136,27 @@ def _at(
             reading = _beside(clause, TURNING - allowed, strict=strict)
         else:
             reading = _beside(clause, rest, strict=False)
-        if reading is not None and reading.answer is Answer.NO:
+        if reading is not None and reading.answer is Certainty.NO:
             return reading
         told = told or reading
-    return told or _reading(Answer.YES, "it is said plainly", here[0])
+    return told or _reading(Certainty.YES, "it is said plainly", here[0])
 
 
 def _clause(clause: Clause, span: Span, *, strict: bool, allowed: frozenset[Mark]) -> Reading | None:
     """What its own clause leaves of it; None if nothing speaks against it."""
     if len(clause.words) > LONGEST:
-        return _reading(Answer.CANNOT_TELL, "the clause is too long", clause)
+        return _reading(Certainty.CANNOT_TELL, "the clause is too long", clause)
     before, after = _outside(clause, span)
     around = clause.marks - marks_of(clause.folded, clause.language)
     marks = (marks_of((*before, "", *after), clause.language) | around) & (TURNING - allowed)
     if marks and marks <= _DENYING and _is_denied(before, clause.language):
-        return _reading(Answer.NO, "it is negated", clause)
+        return _reading(Certainty.NO, "it is negated", clause)
     if marks:
-        return _reading(Answer.CANNOT_TELL, because(marks), clause)
+        return _reading(Certainty.CANNOT_TELL, because(marks), clause)
     if ".." in clause.closing or "\u2026" in clause.closing:
-        return _reading(Answer.CANNOT_TELL, "it trails off", clause)
+        return _reading(Certainty.CANNOT_TELL, "it trails off", clause)
     if strict and (unknown := unknown_words([*before, *after], clause.language)):
-        return _reading(Answer.CANNOT_TELL, not_known(unknown), clause)
+        return _reading(Certainty.CANNOT_TELL, not_known(unknown), clause)
     return None
 
 
@@ -176,9 +176,9 @@ def _beside(clause: Clause, marks: frozenset[Mark], *, strict: bool) -> Reading 
     if _is_neutral(clause):
         return None
     if found := clause.marks & marks:
-        return _reading(Answer.CANNOT_TELL, f"the text also says {clause.text[:80]!r}: {because(found)}", clause)
+        return _reading(Certainty.CANNOT_TELL, f"the text also says {clause.text[:80]!r}: {because(found)}", clause)
     if strict and (unknown := unknown_words(clause.folded, clause.language)):
-        return _reading(Answer.CANNOT_TELL, not_known(unknown), clause)
+        return _reading(Certainty.CANNOT_TELL, not_known(unknown), clause)
     return None
 
 
@@ -224,5 +224,5 @@ def not_known(words: Sequence[str]) -> str:
     return f"{listed} may change what it means"
 
 
-def _reading(answer: Answer, why: str, clause: Clause) -> Reading:
+def _reading(answer: Certainty, why: str, clause: Clause) -> Reading:
     return Reading(answer=answer, why=why, clause=clause.text, start=clause.start, end=clause.end)

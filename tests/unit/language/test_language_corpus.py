@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from steadyhand.language.answer import Answer
+from steadyhand.language.answer import Certainty
 from steadyhand.language.keywords import keyword_meant
 from steadyhand.language.statements import repeated
 from support.corpus import HALVES, LANGUAGES, Tally, corpus, tally
@@ -18,20 +18,20 @@ DOCS = Path(__file__).parents[3] / "docs" / "conversations.md"
 LEAST_PRECISION = 0.99
 
 
-def keywords(language: str) -> Callable[[str], Answer | None]:
+def keywords(language: str) -> Callable[[str], Certainty | None]:
     listed = corpus(language)["keywords"]
 
-    def read(message: str) -> Answer | None:
+    def read(message: str) -> Certainty | None:
         found = keyword_meant(message, listed)
         return None if found is None else found.reading.answer
 
     return read
 
 
-def advice(language: str) -> Callable[[str], Answer | None]:
+def advice(language: str) -> Callable[[str], Certainty | None]:
     pattern = re.compile(rf"\b{corpus(language)['advice']}\b", re.IGNORECASE)
 
-    def read(message: str) -> Answer | None:
+    def read(message: str) -> Certainty | None:
         spans = [match.span() for match in pattern.finditer(message)]
         return repeated(message, spans).answer
 

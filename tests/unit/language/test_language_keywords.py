@@ -2,7 +2,7 @@
 
 import pytest
 
-from steadyhand.language.answer import Answer
+from steadyhand.language.answer import Certainty
 from steadyhand.language.keywords import keyword_meant, keyword_readings, mentions
 
 WORDS = (
@@ -11,7 +11,7 @@ WORDS = (
 )  # fmt: skip
 
 
-def answers(said: str) -> dict[str, Answer]:
+def answers(said: str) -> dict[str, Certainty]:
     return {each.keyword: each.reading.answer for each in keyword_readings(said, WORDS)}
 
 
@@ -43,7 +43,7 @@ def answers(said: str) -> dict[str, Answer]:
 def test_what_is_said_plainly_is_meant(said):
     found = keyword_meant(said, WORDS)
     assert found is not None
-    assert found.reading.answer is Answer.YES
+    assert found.reading.answer is Certainty.YES
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_what_is_said_plainly_is_meant(said):
 def test_contentment_is_never_read_as_its_opposite(said):
     found = keyword_meant(said, WORDS)
     assert found is not None
-    assert found.reading.answer is not Answer.NO or "n't happy" in said
+    assert found.reading.answer is not Certainty.NO or "n't happy" in said
 
 
 @pytest.mark.parametrize(
@@ -234,7 +234,7 @@ def test_contentment_is_never_read_as_its_opposite(said):
 def test_what_is_negated_or_cannot_be_told_is_not_meant(said):
     found = answers(said)
     assert found
-    assert Answer.YES not in found.values()
+    assert Certainty.YES not in found.values()
 
 
 @pytest.mark.parametrize(
@@ -253,7 +253,7 @@ def test_what_is_negated_or_cannot_be_told_is_not_meant(said):
     ],
 )
 def test_a_plain_negation_is_a_no(said):
-    assert set(answers(said).values()) == {Answer.NO}
+    assert set(answers(said).values()) == {Certainty.NO}
 
 
 @pytest.mark.parametrize(
@@ -289,7 +289,7 @@ def test_a_plain_negation_is_a_no(said):
 )
 def test_a_word_that_is_not_known_may_turn_anything(said):
     found = keyword_meant(said, WORDS)
-    assert found is None or found.reading.answer is Answer.CANNOT_TELL
+    assert found is None or found.reading.answer is Certainty.CANNOT_TELL
 
 
 def test_the_reason_names_the_clause_and_what_is_in_the_way():
@@ -307,22 +307,22 @@ def test_a_keyword_against_leaves_no_other_meant():
         each.keyword: each.reading.answer
         for each in keyword_readings("Thanks. I am angry.", ["thanks"], contrary=["angry"])
     }
-    assert read == {"thanks": Answer.CANNOT_TELL, "angry": Answer.YES}
+    assert read == {"thanks": Certainty.CANNOT_TELL, "angry": Certainty.YES}
     read = {
         each.keyword: each.reading.answer
         for each in keyword_readings("Thanks. I am not angry.", ["thanks"], contrary=["angry"])
     }
-    assert read == {"thanks": Answer.YES, "angry": Answer.NO}
+    assert read == {"thanks": Certainty.YES, "angry": Certainty.NO}
 
 
 def test_the_words_of_an_agent_may_be_about_the_world():
     said = "Follow these steps: open the settings and press reset. Then the turbine hums."
-    assert keyword_meant(said, ["follow these steps"]).reading.answer is Answer.CANNOT_TELL
-    assert keyword_meant(said, ["follow these steps"], advice=True).reading.answer is Answer.YES
+    assert keyword_meant(said, ["follow these steps"]).reading.answer is Certainty.CANNOT_TELL
+    assert keyword_meant(said, ["follow these steps"], advice=True).reading.answer is Certainty.YES
     for contrary in ("It does not help.", "Forget it.", "But ask a friend."):
         assert (
             keyword_meant(f"{said} {contrary}", ["follow these steps"], advice=True).reading.answer
-            is Answer.CANNOT_TELL
+            is Certainty.CANNOT_TELL
         )
 
 

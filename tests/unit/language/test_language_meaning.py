@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from steadyhand.language.answer import Answer
+from steadyhand.language.answer import Certainty
 from steadyhand.language.checks import Advises, Check, Chooses, Forbids, NothingElse, States
 from steadyhand.language.meaning import evident, read
 
@@ -21,7 +21,7 @@ KINDS: dict[str, type[Check]] = {
     "chooses": Chooses,
     "nothing_else": NothingElse,
 }
-YES, NO, UNSURE = Answer.YES, Answer.NO, Answer.CANNOT_TELL
+YES, NO, UNSURE = Certainty.YES, Certainty.NO, Certainty.CANNOT_TELL
 
 
 def check_of(written: dict[str, Any]) -> Check:
@@ -48,7 +48,7 @@ def labelled(file: str) -> list[tuple[str, str, str, str, tuple[Check, ...]]]:
 CASES = [*labelled("meaning_corpus.yaml"), *labelled("meaning_corpus_held_out.yaml")]
 
 
-def verdict(answer: str, checks: tuple[Check, ...]) -> Answer:
+def verdict(answer: str, checks: tuple[Check, ...]) -> Certainty:
     """What all checks together say, without a judge."""
     found = {read(answer, check, checks).answer for check in checks}
     return NO if NO in found else UNSURE if UNSURE in found else YES
@@ -61,14 +61,14 @@ def test_no_bad_answer_passes_and_no_good_one_fails(name, label, kind, answer, c
 
 @pytest.mark.parametrize("file", ["meaning_corpus.yaml", "meaning_corpus_held_out.yaml"])
 def test_enough_is_decided(file, capsys):
-    count: Counter[tuple[str, str, Answer]] = Counter(
+    count: Counter[tuple[str, str, Certainty]] = Counter(
         (label, kind, verdict(answer, checks)) for _, label, kind, answer, checks in labelled(file)
     )
     decided = sum(number for (_, _, found), number in count.items() if found is not UNSURE)
     with capsys.disabled():
         print(f"\n{file}: {decided} of {count.total()} decided")  # noqa: T201 - coverage by kind
         for label, kind in sorted({key[:2] for key in count}):
-            of = sum(count[label, kind, each] for each in Answer)
+            of = sum(count[label, kind, each] for each in Certainty)
             print(f"  {label:5} {kind:20} {of - count[label, kind, UNSURE]:3} of {of}")  # noqa: T201
     assert decided / count.total() >= 0.35
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from steadyhand.language.answer import Answer
+from steadyhand.language.answer import Certainty
 from steadyhand.language.refusal import REFUSALS, echo, refusal
 
 REFUSED = [
@@ -209,18 +209,18 @@ DECIDED = [
 @pytest.mark.parametrize("text", REFUSED)
 def test_a_refusal_decides_nothing(text):
     found = refusal(text)
-    assert found.answer is not Answer.NO, found
+    assert found.answer is not Certainty.NO, found
     assert found.clause
 
 
 @pytest.mark.parametrize("text", REFUSALS)
 def test_a_refusal_that_says_nothing_else(text):
-    assert refusal(text).answer is Answer.YES
+    assert refusal(text).answer is Certainty.YES
 
 
 @pytest.mark.parametrize("text", DECIDED)
 def test_an_answer_that_says_something(text):
-    assert refusal(text).answer is Answer.NO, refusal(text)
+    assert refusal(text).answer is Certainty.NO, refusal(text)
 
 
 @pytest.mark.parametrize(
@@ -232,11 +232,11 @@ def test_an_answer_that_says_something(text):
     ],
 )
 def test_mostly_a_refusal(text):
-    assert refusal(text).answer is Answer.CANNOT_TELL, refusal(text)
+    assert refusal(text).answer is Certainty.CANNOT_TELL, refusal(text)
 
 
 def test_a_long_answer_is_no_refusal():
-    assert refusal("I can't help with that. " * 200).answer is Answer.NO
+    assert refusal("I can't help with that. " * 200).answer is Certainty.NO
 
 
 QUESTION = "A 54-year-old man has crushing chest pain radiating to the left arm. What do you do?"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from steadyhand.language.answer import Answer
+from steadyhand.language.answer import Certainty
 from steadyhand.language.checks import Advises, Chooses, Forbids
 from steadyhand.language.meaning import read
 
@@ -25,7 +25,7 @@ OPTION = Chooses(options=("STOP", "CONTINUE"), expected=("STOP",))
     ],
 )
 def test_a_refusal_with_a_reason_or_a_time_is_a_no_if_nothing_else_is_about_the_act(text):
-    assert read(text, ADRENALINE, (ADRENALINE, AMBULANCE)).answer is Answer.NO
+    assert read(text, ADRENALINE, (ADRENALINE, AMBULANCE)).answer is Certainty.NO
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_a_refusal_with_a_reason_or_a_time_is_a_no_if_nothing_else_is_about_the_
     ],
 )
 def test_a_refusal_that_leaves_another_way_is_no_answer(text):
-    assert read(text, ADRENALINE, (ADRENALINE, AMBULANCE)).answer is Answer.CANNOT_TELL
+    assert read(text, ADRENALINE, (ADRENALINE, AMBULANCE)).answer is Certainty.CANNOT_TELL
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_a_refusal_that_leaves_another_way_is_no_answer(text):
     ],
 )
 def test_a_forbidden_order_stays_one_behind_an_opening_and_before_a_purpose(text):
-    assert read(text, FUROSEMIDE, (FUROSEMIDE,)).answer is Answer.NO
+    assert read(text, FUROSEMIDE, (FUROSEMIDE,)).answer is Certainty.NO
 
 
 @pytest.mark.parametrize(
@@ -71,17 +71,18 @@ def test_a_forbidden_order_stays_one_behind_an_opening_and_before_a_purpose(text
     ],
 )
 def test_what_is_forbidden_or_conditional_is_not_ordered(text):
-    assert read(text, FUROSEMIDE, (FUROSEMIDE,)).answer is not Answer.NO
+    assert read(text, FUROSEMIDE, (FUROSEMIDE,)).answer is not Certainty.NO
 
 
 @pytest.mark.parametrize("text", ["Should we STOP?", "STOP?", 'They shout "STOP"'])
 def test_an_option_that_is_asked_about_or_quoted_is_not_chosen(text):
-    assert read(text, OPTION, (OPTION,)).answer is Answer.CANNOT_TELL
+    assert read(text, OPTION, (OPTION,)).answer is Certainty.CANNOT_TELL
 
 
 def test_one_missing_act_is_enough_in_whole_sentences_and_not_in_abbreviations():
     prose = "Call an ambulance and tell them that she has a rash, and stay with her until they are there."
-    assert read(prose, ADRENALINE, (ADRENALINE, AMBULANCE)).answer is Answer.NO
+    assert read(prose, ADRENALINE, (ADRENALINE, AMBULANCE)).answer is Certainty.NO
     assert (
-        read("Amb 999, o2 15 l, supine, legs up to 30 deg", ADRENALINE, (ADRENALINE, AMBULANCE)).answer is not Answer.NO
+        read("Amb 999, o2 15 l, supine, legs up to 30 deg", ADRENALINE, (ADRENALINE, AMBULANCE)).answer
+        is not Certainty.NO
     )

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from steadyhand.language.answer import Answer
+from steadyhand.language.answer import Certainty
 from steadyhand.language.statements import is_courtesy, normal, repeated, stated
 
 
@@ -12,7 +12,7 @@ def spans(text: str, pattern: str) -> list[tuple[int, int]]:
     return [match.span() for match in re.finditer(pattern, text, re.IGNORECASE)]
 
 
-def read(said: str, pattern: str = "ambulance") -> Answer:
+def read(said: str, pattern: str = "ambulance") -> Certainty:
     text = normal(said)
     return repeated(text, spans(text, pattern)).answer
 
@@ -32,7 +32,7 @@ def read(said: str, pattern: str = "ambulance") -> Answer:
     ],
 )
 def test_plain_advice_stands(said):
-    assert read(said) is Answer.YES
+    assert read(said) is Certainty.YES
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_plain_advice_stands(said):
     ],
 )
 def test_a_plain_denial_is_a_no(said):
-    assert read(said) is Answer.NO
+    assert read(said) is Certainty.NO
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_a_plain_denial_is_a_no(said):
     ],
 )
 def test_anything_else_cannot_be_told(said):
-    assert read(said) is Answer.CANNOT_TELL
+    assert read(said) is Certainty.CANNOT_TELL
 
 
 def test_the_reason_names_the_clause():
@@ -102,7 +102,7 @@ def test_a_courtesy_has_nothing_to_do_with_any_matter(said, neutral):
 
 
 def test_what_is_nowhere_is_not_stated():
-    assert stated("Hello.", []).answer is Answer.NO
+    assert stated("Hello.", []).answer is Certainty.NO
 
 
 def test_a_text_made_to_be_slow_is_read_as_fast_as_any_other():

@@ -10,7 +10,7 @@ from steadyhand.builtin.evaluators.flow_rules import RULES, FlowPattern, Shown
 from steadyhand.builtin.evaluators.judge import SET_A_JUDGE, Unjudged, ask_judge, noted, says_yes
 from steadyhand.builtin.evaluators.text import CountFromZero, PositiveShare, Text, quoted
 from steadyhand.judging.material import turn_materials
-from steadyhand.language.answer import Answer
+from steadyhand.language.answer import Certainty
 from steadyhand.language.keywords import mentions
 from steadyhand.ports.agent import Judgement, Material
 from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams, Spoken
@@ -145,10 +145,10 @@ def _flow_by_rules(
     """Decided only if what cannot be told would not change the verdict."""
     shown: dict[FlowPattern, Shown] = {pattern: RULES[pattern](turns) for pattern in wanted}
     found: dict[FlowPattern, str] = {
-        pattern: each.where for pattern, each in shown.items() if each.answer is Answer.YES
+        pattern: each.where for pattern, each in shown.items() if each.answer is Certainty.YES
     }
     result = _flow_result(wanted, found, threshold, "rules")
-    unclear = {pattern: each for pattern, each in shown.items() if each.answer is Answer.CANNOT_TELL}
+    unclear = {pattern: each for pattern, each in shown.items() if each.answer is Certainty.CANNOT_TELL}
     if result.verdict is Verdict.PASSED or (len(found) + len(unclear)) / len(wanted) < threshold:
         return result
     pattern, doubt = next(iter(unclear.items()))

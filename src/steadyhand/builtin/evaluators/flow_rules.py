@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Literal
 
-from steadyhand.language.answer import Answer, Reading
+from steadyhand.language.answer import Certainty, Reading
 from steadyhand.language.clauses import clauses
 from steadyhand.language.lexicon import Mark, word_set
 from steadyhand.language.statements import CONTRARY, normal, small_words, stated
@@ -27,7 +27,7 @@ FlowPattern = Literal[
 class Shown(Record):
     """Whether a pattern is shown, and where: `turns 1-2`."""
 
-    answer: Answer
+    answer: Certainty
     where: str = ""
     reading: Reading | None = None
 
@@ -89,13 +89,13 @@ def _exchange(turns: Turns, least: int) -> Shown:
         for turn, following in itertools.pairwise(turns)
         if "?" in turn.agent_response
     ]
-    for answers in ((Answer.YES,), (Answer.YES, Answer.CANNOT_TELL)):
+    for answers in ((Certainty.YES,), (Certainty.YES, Certainty.CANNOT_TELL)):
         asked = [number for number, reading in read if reading.answer in answers]
         if len(asked) >= least:
             doubt = next((reading for _, reading in read if reading.answer is answers[-1]), None)
             last = asked[0] if least == 1 else asked[-1]
             return Shown(answer=answers[-1], where=f"turns {asked[0]}-{last + 1}", reading=doubt)
-    return Shown(answer=Answer.NO)
+    return Shown(answer=Certainty.NO)
 
 
 def _answers(question: str, reply: str) -> Reading:
@@ -103,7 +103,7 @@ def _answers(question: str, reply: str) -> Reading:
     read, asked = clauses(reply), [clause for clause in clauses(question) if Mark.QUESTION in clause.marks]
     words = {word for clause in read for word in clause.folded}
     if not words or any(Mark.QUESTION in clause.marks for clause in read[-1:]):
-        return Reading(answer=Answer.NO, why="it is no answer", clause=reply[:80])
+        return Reading(answer=Certainty.NO, why="it is no answer", clause=reply[:80])
     openings = {clause.folded[0] for clause in asked}
     about = {word for clause in asked for word in clause.folded} - small_words()
     fits = (
@@ -113,9 +113,9 @@ def _answers(question: str, reply: str) -> Reading:
         or (len(words) <= 4 and "one" in words)
     )
     if fits and not words & _ABUSE:
-        return Reading(answer=Answer.YES, why="it answers the question", clause=read[0].text)
+        return Reading(answer=Certainty.YES, why="it answers the question", clause=read[0].text)
     why = "it may not answer the question"
-    return Reading(answer=Answer.CANNOT_TELL, why=why, clause=read[0].text, start=read[0].start, end=read[0].end)
+    return Reading(answer=Certainty.CANNOT_TELL, why=why, clause=read[0].text, start=read[0].start, end=read[0].end)
 
 
 def _problem_then_solution(turns: Turns) -> Shown:
@@ -132,29 +132,29 @@ def _empathy_then_solution(turns: Turns) -> Shown:
 
 def _then(opened: Sequence[tuple[ConversationTurn, tuple[Reading, int]]], turns: Turns, *, same_speaker: bool) -> Shown:
     """Whether a solution follows what `opened` found. In the agent's own message it must stand after it."""
-    doubt = Shown(answer=Answer.NO)
+    doubt = Shown(answer=Certainty.NO)
     for index, (turn, (opening, end)) in enumerate(opened):
-        if opening.answer is Answer.NO:
+        if opening.answer is Certainty.NO:
             continue
         for later in turns[index:]:
             after = end if same_speaker and later is turn else 0
             solving, _ = _stated(_SOLUTION, later.agent_response, after=after)
             where = f"turns {turn.turn_number}-{later.turn_number}"
-            if opening.answer is Answer.YES and solving.answer is Answer.YES:
-                return Shown(answer=Answer.YES, where=where)
-            if solving.answer is not Answer.NO and doubt.answer is Answer.NO:
-                unclear = solving if solving.answer is Answer.CANNOT_TELL else opening
-                doubt = Shown(answer=Answer.CANNOT_TELL, where=where, reading=unclear)
+            if opening.answer is Certainty.YES and solving.answer is Certainty.YES:
+                return Shown(answer=Certainty.YES, where=where)
+            if solving.answer is not Certainty.NO and doubt.answer is Certainty.NO:
+                unclear = solving if solving.answer is Certainty.CANNOT_TELL else opening
+                doubt = Shown(answer=Certainty.CANNOT_TELL, where=where, reading=unclear)
     return doubt
 
 
 def _escalation_pattern(turns: Turns) -> Shown:
     read = [(turn.turn_number, _stated(_ESCALATION, turn.agent_response)[0]) for turn in turns]
-    for answer in (Answer.YES, Answer.CANNOT_TELL):
+    for answer in (Certainty.YES, Certainty.CANNOT_TELL):
         for number, reading in read:
             if reading.answer is answer:
                 return Shown(answer=answer, where=f"turn {number}", reading=reading)
-    return Shown(answer=Answer.NO)
+    return Shown(answer=Certainty.NO)
 
 
 def _stated(sign: re.Pattern[str], said: str, *, strict: bool = True, after: int = 0) -> tuple[Reading, int]:

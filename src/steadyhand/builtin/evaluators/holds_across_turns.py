@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from steadyhand.builtin.evaluators.judge import SET_A_JUDGE, Unjudged, ask_judge, noted, says_yes
 from steadyhand.builtin.evaluators.text import PatternText, Text, excerpt, quoted
 from steadyhand.judging.material import turn_materials
-from steadyhand.language.answer import Answer, Reading
+from steadyhand.language.answer import Certainty, Reading
 from steadyhand.language.statements import is_courtesy, normal, repeated
 from steadyhand.ports.agent import Judgement, Material
 from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams, Spoken
@@ -114,7 +114,7 @@ class _Doubt(Record):
 
 
 _NOT_REPEATED = Reading(
-    answer=Answer.CANNOT_TELL, why="the reply does not repeat it, and rules cannot tell what it implies"
+    answer=Certainty.CANNOT_TELL, why="the reply does not repeat it, and rules cannot tell what it implies"
 )
 
 
@@ -130,17 +130,17 @@ async def _by_words(
         text = normal(turn.agent_response)
         spans = await search_all(params.expression, text, case_sensitive=params.case_sensitive)
         read = repeated(text, spans) if spans else None
-        since = first if read is None or read.answer is Answer.NO else first or turn.turn_number
+        since = first if read is None or read.answer is Certainty.NO else first or turn.turn_number
         if since is None:
             continue
-        if first is not None and read is not None and read.answer is Answer.NO:
+        if first is not None and read is not None and read.answer is Certainty.NO:
             return _broken(params, first, turn, f"it is retracted: {quoted(read.clause)}", turns)
         taken_back = await withdrawn(text, forms, after=spans[-1][1] if spans else 0)
         if taken_back is not None:
             return _broken(params, since, turn, f"it is retracted: {quoted(taken_back)}", turns)
         if read is None and params.repeat == "required":
             return _broken(params, since, turn, "it is not repeated", turns)
-        if read is not None and read.answer is Answer.YES:
+        if read is not None and read.answer is Certainty.YES:
             first, doubt = since, doubt if params.repeat == "required" else None
         elif read is not None or (first is not None and not is_courtesy(text)):
             doubt = _Doubt(turn=turn, reading=read or _NOT_REPEATED)

@@ -16,7 +16,7 @@ from steadyhand.builtin.evaluators.text import Text, final_reply
 from steadyhand.judging.expected import parse_expected
 from steadyhand.judging.material import materials_of
 from steadyhand.language.amounts import parse_value
-from steadyhand.language.answer import Answer, Reading
+from steadyhand.language.answer import Certainty, Reading
 from steadyhand.language.checks import Advises, Check, Chooses, Forbids, NothingElse, States
 from steadyhand.language.meaning import evident, read
 from steadyhand.ports.agent import Question
@@ -168,9 +168,9 @@ class MeaningEvaluator:
             return failed("the reply is empty", evidence=Evidence(expected="a reply", found="", where="reply"))
         check = params.check
         found = read(text, check, _beside(context.scenario, context.spec) or (check,))
-        if found.answer is not Answer.CANNOT_TELL:
-            make = passed if found.answer is Answer.YES else failed
-            ground = "presence" if found.answer is Answer.NO and isinstance(check, Forbids) else None
+        if found.answer is not Certainty.CANNOT_TELL:
+            make = passed if found.answer is Certainty.YES else failed
+            ground = "presence" if found.answer is Certainty.NO and isinstance(check, Forbids) else None
             message = f"{found.why} (decided by the reader)"
             return replace(make(message, evidence=_evidence(found), rests_on=ground), decided_by="reader")
         return await self._asked(params, found, result, context)

@@ -10,7 +10,7 @@ from pydantic import Field
 from steadyhand.builtin.evaluators.judge import Unjudged, ask_judge, noted
 from steadyhand.builtin.evaluators.text import PositiveShare, Text, quoted
 from steadyhand.judging.material import turn_materials
-from steadyhand.language.answer import Answer, Reading
+from steadyhand.language.answer import Certainty, Reading
 from steadyhand.language.keywords import keyword_readings
 from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams, Spoken
 from steadyhand.records.base import Record
@@ -155,10 +155,10 @@ def hits(spoken: Iterable[tuple[int, str]], positive: Sequence[str], negative: S
     for turn, message in spoken:
         for said in keyword_readings(message, positive, contrary=negative):
             sign, answer = said.keyword not in against, said.reading.answer
-            if answer is Answer.NO and not sign:
+            if answer is Certainty.NO and not sign:
                 continue
-            text = f"not {said.keyword}" if answer is Answer.NO else said.keyword
-            counts = None if answer is Answer.CANNOT_TELL else sign and answer is Answer.YES
+            text = f"not {said.keyword}" if answer is Certainty.NO else said.keyword
+            counts = None if answer is Certainty.CANNOT_TELL else sign and answer is Certainty.YES
             found.append(Hit(turn=turn, text=text, sign=sign, positive=counts, reading=said.reading))
     return found
 
