@@ -217,7 +217,7 @@ class Evaluation:
                 found, self_reported=told, message=f"{found.message} ({_listed(told)} as the agent reports them)"
             )
         missing = self._trial.parts.missing_plugins
-        if missing and self._trial.asks_agent and _missing_tool_may_explain(found):
+        if missing and self._trial.asks_agent and _missing_tool_may_explain(found, acts=bool(reads)):
             names = ", ".join(map(repr, missing))
             return msgspec.structs.replace(
                 found,
@@ -328,10 +328,13 @@ def _listed(what: Sequence[Visible]) -> str:
     return " and ".join(_NOUNS[each] for each in what)
 
 
-def _missing_tool_may_explain(found: EvaluationResult) -> bool:
-    """Whether a missing tool could be the reason for this result, because something was not done."""
+def _missing_tool_may_explain(found: EvaluationResult, *, acts: bool) -> bool:
+    """Whether a missing tool could be the reason for this result, because something was not done. With `acts`, it is
+    about what the agent did."""
     if found.verdict is Verdict.FAILED:
         return found.rests_on != "presence"
+    if found.verdict is Verdict.INCONCLUSIVE:
+        return acts  # that a tool was never offered may be all that is known
     return found.verdict is Verdict.PASSED and found.rests_on == "absence"
 
 
