@@ -90,17 +90,19 @@ def _joined(actions: Sequence[TrajectoryStep], calls: list[ServiceCalled]) -> di
     found: dict[int, ServiceCalled] = {}
     by_id = {call.action_id: call for call in calls if call.action_id is not None}
     for number, action in enumerate(actions):
-        if action.id and (call := by_id.get(action.id)) is not None and call in calls:
+        if action.id and (call := by_id.pop(action.id, None)) is not None:
             found[number] = call
-            calls.remove(call)
+    taken = {id(call) for call in found.values()}
+    left = [call for call in calls if call.action_id is None]
     for same in (_same_parameters, _during):
         for number, action in enumerate(actions):
-            if number in found or action.status in ("rejected", "invalid"):
+            if not left or number in found or action.status in ("rejected", "invalid"):
                 continue
-            call = next((each for each in calls if each.action_id is None and _is_behind(each, action, same)), None)
-            if call is not None:
-                found[number] = call
-                calls.remove(call)
+            place = next((at for at, each in enumerate(left) if _is_behind(each, action, same)), None)
+            if place is not None:
+                found[number] = left.pop(place)
+                taken.add(id(found[number]))
+    calls[:] = [call for call in calls if id(call) not in taken]
     return found
 
 

@@ -168,8 +168,8 @@ class RunHeader(Record):
     for an ordinary run. `canaries` are the judge's results on the labelled cases mixed into the run. `failed_of` is the
     run whose failed scenarios were rerun, `shard` says which shard the run is, and `merged_from` are the shards that
     were merged. `took_ms` is how long trials were running, including resumed parts; 0 if unknown. `recorded` is how
-    many trials the record had when the run ended; None in older ones. `agent_can_read` is
-    what the user let agents read although trials are judged by it.
+    many trials the record had when the run ended; None in older ones. `agent_can_read` is what the user let agents read
+    although trials are judged by it.
     """
 
     id: str

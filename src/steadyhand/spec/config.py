@@ -276,13 +276,14 @@ def _read_text(file: Path, shown: str) -> str:
 
 
 def _lower(shape: ConfigShape, file: Path) -> Config:
-    shaped = {"providers", "agents", "prices", "plugins", "calibration"}
+    shaped = {"providers", "agents", "agent_can_read", "prices", "plugins", "calibration"}
     plain = {name: getattr(shape, name) for name in ConfigShape.model_fields if name not in shaped}
     return Config(
         folder=file.absolute().parent,
         file=file.absolute(),
         providers={name: _provider(provider) for name, provider in shape.providers.items()},
         agents={kind: dict(table.model_extra or {}) for kind, table in shape.agents.items()},
+        agent_can_read=tuple(shape.agent_can_read),
         reasoning_tags={
             kind: tags_of(table.reasoning_tags)
             for kind, table in shape.agents.items()
