@@ -62,6 +62,7 @@ _HEADINGS = {
     "Read results": ("runs", "show", "report", "view", "compare", "gate", "baseline", "export"),
     "Check judges": ("rejudge", "labels", "calibrate"),
 }
+_NO_MEMORY = b"steadyhand: out of memory; raise the limit (ulimit -v), or lower --concurrency\n"
 _SCENARIO_COMMANDS = {"Commands": ("run", "validate", "lint", "selftest", "mutate", "list", "matrix")}
 
 
@@ -123,14 +124,25 @@ def main() -> None:
         code = cli.main(prog_name="steadyhand", standalone_mode=False)
     except click.exceptions.Exit as leave:
         code = leave.exit_code
+    except MemoryError:
+        code = _out_of_memory()
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - explained, or raised again
-        code = explain(error)
+        try:
+            code = explain(error)
+        except MemoryError:
+            code = _out_of_memory()
     _leave(code if isinstance(code, int) else 0)
 
 
 def _leave(code: int) -> NoReturn:
     """End the process. Everything is closed by now; shutting the interpreter down would cost a tenth of a short run."""
     os._exit(leave_with(code))
+
+
+def _out_of_memory() -> int:
+    """Say so in a way that needs none."""
+    os.write(2, _NO_MEMORY)
+    return ExitCode.UNDECIDED
 
 
 def _require_folder() -> None:
@@ -159,9 +171,6 @@ def explain(error: BaseException) -> int:
             return ExitCode.USAGE
         case Unwritten():
             say(f"steadyhand: {error}", err=True)
-            return ExitCode.UNDECIDED
-        case MemoryError():
-            say("steadyhand: out of memory; raise the limit (ulimit -v), or lower --concurrency", err=True)
             return ExitCode.UNDECIDED
         case DamagedRecord():
             say(redact(f"steadyhand: {error}"), err=True)
