@@ -256,11 +256,11 @@ def exit_code(reader: RunReader | None, *, lost: bool) -> ExitCode:
 
 
 def whole_exit_code(code: int, *readers: RunReader | None) -> int:
-    """The exit code of a command that reads records: 3 in place of 0 if one of them is not whole, which is told."""
+    """The exit code of a command that reads records: 3 if one of them is not whole, which is told."""
     for reader in readers:
         if reader is not None and (flaw := reader.flaw()) is not None:
             say(f"steadyhand: the record of run {reader.header.id} is not whole: {flaw}", err=True)
-            code = code or ExitCode.UNDECIDED
+            code = ExitCode.UNDECIDED
     return code
 
 
