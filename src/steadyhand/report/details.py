@@ -362,11 +362,11 @@ def _check(check: EvaluationResult, page: Page, *, beside: TrialRecord | None) -
     verdict = page.paint(check.verdict, check.verdict)
     yield f"  {verdict}  {one_line(label(check))}{severity}  {page.paint(where, 'faint')}"
     indent = _INDENT * 2
+    if check.description:
+        yield from _indented(page, check.description, indent)
     if check.place is not None:
         path = f"  {check.place.path}" if check.place.path else ""
         yield from _indented(page, f"{check.place}{path}", indent, style="faint")
-    if check.description:
-        yield from _indented(page, check.description, indent)
     told = told_once(check, _shown_below(beside) if beside is not None else ())
     yield from _indented(page, told.message, indent)
     for name, value in told.fields.items():

@@ -10,7 +10,7 @@ import regex
 from pydantic import Field, model_validator
 
 from steadyhand.builtin.evaluators.judge import Unjudged, ask_judge, noted, says_yes
-from steadyhand.builtin.evaluators.text import PatternText, Text, excerpt, quoted
+from steadyhand.builtin.evaluators.text import PatternText, Text, excerpt, quoted, quoted_pattern
 from steadyhand.engine.negation import is_advised_against, straight
 from steadyhand.judging.material import turn_materials
 from steadyhand.ports.agent import Judgement, Material
@@ -69,8 +69,8 @@ class HoldsAcrossTurnsParams(EvaluationParams):
         return rf"(?<!\w){words}(?!\w)"
 
     @property
-    def shown(self) -> str:
-        return self.pattern or self.value or self.criterion or ""
+    def quoted(self) -> str:
+        return quoted_pattern(self.pattern) if self.pattern else quoted(self.value or self.criterion or "")
 
 
 class HoldsAcrossTurns:
@@ -97,7 +97,7 @@ class HoldsAcrossTurns:
             return await _by_words(params, turns)
         except TimeoutError:
             return inconclusive(
-                f"searching for {quoted(params.shown)} timed out after 1 second; "
+                f"searching for {params.quoted} timed out after 1 second; "
                 "simplify the pattern, such as by removing nested repetition"
             )
 
@@ -191,7 +191,7 @@ def _held(params: HoldsAcrossTurnsParams, first: int, turns: list[ConversationTu
     later = turns[-1].turn_number - first
     tested = f"and held in {counted(later, 'later turn')}" if later else "in the last turn, so no later turn tested it"
     return passed(
-        f"{quoted(params.shown)} was said in turn {first} {tested}",
+        f"{params.quoted} was said in turn {first} {tested}",
         evidence=Evidence(expected=_expected(params), found=f"said in turn {first}", where=f"turn {first}"),
         figures=_figures(first, None, turns),
         rests_on=None if later else "absence",
@@ -202,7 +202,7 @@ def _broken(
     params: HoldsAcrossTurnsParams, first: int, turn: ConversationTurn, why: str, turns: list[ConversationTurn]
 ) -> EvaluationResult:
     return failed(
-        f"{quoted(params.shown)} was said in turn {first} but did not hold in turn {turn.turn_number}: {why}",
+        f"{params.quoted} was said in turn {first} but did not hold in turn {turn.turn_number}: {why}",
         evidence=Evidence(
             expected=_expected(params),
             found=why,
@@ -217,7 +217,7 @@ def _never(params: HoldsAcrossTurnsParams, turns: list[ConversationTurn]) -> Eva
     first, last = turns[0].turn_number, turns[-1].turn_number
     where = f"turns {first} to {last}" if last > first else f"turn {first}"
     return failed(
-        f"{quoted(params.shown)} was never said in {where}",
+        f"{params.quoted} was never said in {where}",
         evidence=Evidence(expected=_expected(params), found="never said", where="the agent's messages"),
         figures=_figures(None, None, turns),
     )
@@ -225,7 +225,7 @@ def _never(params: HoldsAcrossTurnsParams, turns: list[ConversationTurn]) -> Eva
 
 def _expected(params: HoldsAcrossTurnsParams) -> str:
     rule = "repeated in every later turn" if params.repeat == "required" else "never retracted"
-    return f"{params.shown}: said once and {rule}"
+    return f"{params.quoted}: said once and {rule}"
 
 
 def _figures(first: int | None, broken: int | None, turns: list[ConversationTurn]) -> dict[str, Any]:
