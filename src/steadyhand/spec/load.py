@@ -23,8 +23,9 @@ from steadyhand.records.location import Place, Problem
 from steadyhand.records.scenario import Matrix, Scenario
 from steadyhand.spec.agent import Catalogue, Extend, Vocabulary, read_agent, slug, vocabulary_of
 from steadyhand.spec.patterns import PatternFinding, inspect_pattern
-from steadyhand.spec.validation import FieldPath, Findings, describe, nearest, show_path
+from steadyhand.spec.validation import FieldPath, Findings, describe, show_path
 from steadyhand.spec.yaml import MAX_DEPTH, Document, read_document
+from steadyhand.suggestion import nearest
 
 SHAPES = (
     "an agent scenario has `run`, a decision scenario `messages`, a matrix `matrix` and `base_scenario`, "
