@@ -233,6 +233,11 @@ def explained_classes(classes: Iterable[FailureClass]) -> str:
     return ", ".join(f"{each} ({_CLASSES[each]})" for each in classes)
 
 
+def explained_class(each: FailureClass) -> str:
+    """Such as `class D: too late`."""
+    return f"class {each}: {_CLASSES[each]}"
+
+
 def _incidents(trial: TrialRecord) -> Iterator[tuple[str, str]]:
     """Those that the reason for an ungraded latency does not already name."""
     return (each for each in incidents_of(trial) if each[0] != "lag" or not trial.judged.latency_spoiled)
