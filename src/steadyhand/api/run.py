@@ -42,8 +42,8 @@ from steadyhand.records.config import RunOptions, Selection
 from steadyhand.records.isolation import IsolationChoice
 from steadyhand.records.scenario import Scenario
 from steadyhand.spec.load import Loaded
-from steadyhand.spec.validation import nearest
 from steadyhand.store.reader import RunReader, find_run
+from steadyhand.suggestion import nearest
 
 Source = StrPath | Mapping[str, Any] | Scenario
 """A file, folder, glob or library; a dictionary with the structure of a scenario file; or a `Scenario` from `load`."""

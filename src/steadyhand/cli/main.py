@@ -21,6 +21,7 @@ from steadyhand.cli import options as shared
 from steadyhand.cli.terminal import Unwritten, leave_with, say, take_over
 from steadyhand.errors import DamagedRecord, ExitCode, FileError, SetupError, StoreError, UsageError
 from steadyhand.privacy import close_to_others
+from steadyhand.suggestion import did_you_mean
 from steadyhand.version import __version__
 
 if TYPE_CHECKING:
@@ -91,7 +92,10 @@ class LazyGroup(shared.Group):
         except click.UsageError as error:
             if error.ctx is not ctx:  # about the command's own options
                 raise
-            raise click.UsageError(f"{error.format_message()} Commands: {', '.join(self._names)}.", ctx) from None
+            hint = did_you_mean(args[0], self._names)
+            raise click.UsageError(
+                f"no such command {args[0]!r}{hint}{'' if hint else '.'} Commands: {', '.join(self._names)}", ctx
+            ) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         for heading, names in self._headings.items():
@@ -185,11 +189,14 @@ def explain(error: BaseException) -> int:
 
 def _usage(error: click.ClickException) -> str:
     """Click's message in one line, with a pointer to the help."""
+    ctx = error.ctx if isinstance(error, click.UsageError) else None
     message = error.format_message().rstrip(".")
+    if isinstance(error, click.NoSuchOption):
+        known = [name for param in ctx.command.get_params(ctx) for name in param.opts] if ctx is not None else []
+        message = f"no such option {error.option_name!r}{did_you_mean(error.option_name, known)}"
     message = message.replace("a valid integer range", "a whole number").replace("a valid float range", "a number")
     if message[1:2].islower():
         message = message[0].lower() + message[1:]
-    ctx = error.ctx if isinstance(error, click.UsageError) else None
     return f"{message}; see `{ctx.command_path if ctx else 'steadyhand'} --help`"
 
 

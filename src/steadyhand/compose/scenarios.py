@@ -25,8 +25,9 @@ from steadyhand.spec.agent import Vocabulary
 from steadyhand.spec.config import SHIPPED, Project, files_of
 from steadyhand.spec.discovery import show_file
 from steadyhand.spec.load import Loaded, load
-from steadyhand.spec.validation import Findings, nearest
+from steadyhand.spec.validation import Findings
 from steadyhand.spec.yaml import read_document
+from steadyhand.suggestion import nearest
 
 CHARACTER_MODEL = "character.llm.model"
 _NOT_OF_THE_CELL = frozenset(("model", "agent", CHARACTER_MODEL))

@@ -35,7 +35,8 @@ from steadyhand.redaction import (
 )
 from steadyhand.spec.config import Project, config_problem, find_config, other_configs, read_config
 from steadyhand.spec.discovery import show_file
-from steadyhand.spec.validation import FieldPath, Findings, nearest, validate
+from steadyhand.spec.validation import FieldPath, Findings, validate
+from steadyhand.suggestion import nearest
 
 DEFAULT_OUT = Path(".steadyhand/runs")
 DEFAULT_ENVIRONMENT = "local"

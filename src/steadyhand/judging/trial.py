@@ -300,6 +300,12 @@ def label(evaluation: EvaluationResult) -> str:
     return evaluation.name or evaluation.type or "unnamed check"
 
 
+def described(evaluation: EvaluationResult, message: str | None = None) -> str:
+    """What the check is about, if it says so, and what it found: its message unless another is given."""
+    found = evaluation.message if message is None else message
+    return ": ".join(filter(None, ((evaluation.description or "").rstrip(" .:"), found)))
+
+
 def named(evaluations: Sequence[EvaluationResult]) -> str:
     """The first few names, without repeats, and how many more there are."""
     names = list(dict.fromkeys(label(evaluation) for evaluation in evaluations))

@@ -8,7 +8,7 @@ from steadyhand.records.base import shorten
 from steadyhand.records.deed_name import NamedDeed, ToolOffer, meaning
 from steadyhand.records.evaluation import EvaluationSpec
 from steadyhand.records.location import Problem
-from steadyhand.spec.validation import nearest
+from steadyhand.suggestion import nearest
 
 _SHOWN = 300
 

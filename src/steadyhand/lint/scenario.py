@@ -29,8 +29,9 @@ from steadyhand.records.base import shorten
 from steadyhand.records.evaluation import EvaluationSpec
 from steadyhand.records.location import Place, Problem
 from steadyhand.records.scenario import Ask, Converse, RunCode, Scenario, Step
-from steadyhand.spec.validation import FieldPath, Findings, describe, nearest
+from steadyhand.spec.validation import FieldPath, Findings, describe
 from steadyhand.spec.yaml import Document, read_document
+from steadyhand.suggestion import nearest
 from steadyhand.text_match import find, is_forbidden
 
 _UNREADABLE = (regex.error, OverflowError, RecursionError, ValueError, TimeoutError)

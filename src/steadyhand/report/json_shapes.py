@@ -153,7 +153,7 @@ class JsonTimes(Record):
 
     trials: Annotated[_Count, doc("Number of trials with such a time.")]
     unbounded: Annotated[_Count, doc("How many of them never became safe, or were cut off.")]
-    left_out: Annotated[_Count, doc("Number of decided trials whose time is unknown or was disturbed.")]
+    left_out: Annotated[_Count, doc("Number of decided trials whose own such time is unknown or was disturbed.")]
     percentiles: Annotated[tuple[JsonPercentile, ...], doc("Percentiles; empty without a time.")]
 
 

@@ -107,7 +107,7 @@ class _Gathered:
         self.figures: FigureCollector | None = FigureCollector() if figures else None
         self.incidents: Incidents = Incidents()
         self.endings: Counter[str] = Counter()
-        self.unscored: Counter[str] = Counter()
+        self.unscored: dict[str, Counter[str]] = {}
         self.isolation: set[IsolationKind | None] = set()
 
     def add(self, trial: TrialRecord) -> None:
@@ -125,7 +125,7 @@ class _Gathered:
             self.endings[f"{one_line(talk.termination_reason or NO_CONDITION)}{early}"] += 1
         rubric = judged.rubric
         if rubric is not None and rubric.overall is None:
-            self.unscored[f"{one_line(rubric.name)} {one_line(rubric.reason or 'not scored')}"] += 1
+            self.unscored.setdefault(one_line(rubric.reason or "not scored"), Counter())[one_line(rubric.name)] += 1
         if alarm := alarm_of(trial):
             self.alarms[alarm] += 1
         self.warnings.update(
@@ -432,8 +432,10 @@ def _endings_and_rubrics(found: _Gathered, page: Page) -> Iterator[str]:
     if found.endings:
         told = ", ".join(f"{count} x {reason}" for reason, count in found.endings.most_common())
         yield from page.wrap(f"conversation endings: {told}", indent=0)
-    for reason, count in found.unscored.items():
-        yield from page.wrap(f"rubric {reason}" + (f" ({count} trials)" if count > 1 else ""), indent=0)
+    for reason, rubrics in found.unscored.items():
+        count = rubrics.total()
+        trials = f" ({count} trials)" if count > 1 else ""
+        yield from page.wrap(f"rubric {', '.join(rubrics)} {reason}{trials}", indent=0)
 
 
 def _warnings(warnings: Counter[str], page: Page) -> Iterator[str]:

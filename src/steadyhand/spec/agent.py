@@ -36,8 +36,9 @@ from steadyhand.spec.agent_shapes import (
 from steadyhand.spec.conversation import check_conversation, lower_conversation
 from steadyhand.spec.patterns import inspect_pattern
 from steadyhand.spec.setup import check_services, digest_with, lower_setup, read_sql, read_virtual_fs
-from steadyhand.spec.validation import FieldPath, Findings, advice, describe, has_misspelt, mappings, nearest, validate
+from steadyhand.spec.validation import FieldPath, Findings, advice, describe, has_misspelt, mappings, validate
 from steadyhand.spec.yaml import Document
+from steadyhand.suggestion import nearest
 
 Catalogue = Mapping[str, type[BaseModel]]
 Specs = dict[tuple[int, str], tuple[EvaluationSpec, ...]]

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from steadyhand.records.base import counted
 from steadyhand.records.location import Place, Problem
-from steadyhand.spec.validation import nearest
+from steadyhand.suggestion import nearest
 
 _ENDINGS = (".yaml", ".yml")
 _OUR_ENDINGS = tuple(f"{kind}{ending}" for kind in (".scenario", ".matrix") for ending in (*_ENDINGS, ".json"))

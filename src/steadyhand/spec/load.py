@@ -22,8 +22,9 @@ from steadyhand.records.scenario import Matrix, Scenario
 from steadyhand.spec.agent import Catalogue, Extend, Vocabulary, read_agent, slug, vocabulary_of
 from steadyhand.spec.discovery import NOT_OURS, Found, discover, skip_notes
 from steadyhand.spec.patterns import PatternFinding, inspect_pattern
-from steadyhand.spec.validation import FieldPath, Findings, describe, mappings, nearest, show_path
+from steadyhand.spec.validation import FieldPath, Findings, describe, mappings, show_path
 from steadyhand.spec.yaml import MAX_DEPTH, Document, read_document
+from steadyhand.suggestion import nearest
 
 SHAPES = (
     "an agent scenario has `run`, a decision scenario `messages`, a matrix `matrix` and `base_scenario`, "

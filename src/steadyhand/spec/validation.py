@@ -6,7 +6,6 @@ Also the base class of the shapes and the types of their fields.
 
 from __future__ import annotations
 
-import difflib
 import re
 import types
 import typing
@@ -20,6 +19,7 @@ from pydantic_core import ErrorDetails
 from steadyhand.language.thoughts import tags_of
 from steadyhand.records.base import shorten
 from steadyhand.records.location import Place, Problem
+from steadyhand.suggestion import nearest
 
 PathPart = str | int
 FieldPath = tuple[PathPart, ...]
@@ -120,18 +120,6 @@ def describe(value: Any) -> str:
     return "a mapping" if isinstance(value, dict) else str(value)
 
 
-def nearest(name: str, allowed: Iterable[str], *, likeness: float = 0.6) -> str | None:
-    """The allowed name most like `name`, or None when none is close. `maxTurns` is close to `max_turns`."""
-    by_letters: dict[str, str] = {}
-    for right in allowed:
-        by_letters.setdefault(_letters(right), right)
-    wanted = _letters(name)
-    if wanted in by_letters:
-        return by_letters[wanted]
-    near = difflib.get_close_matches(wanted, by_letters, n=1, cutoff=likeness)
-    return by_letters[near[0]] if near else None
-
-
 def advice(name: str, allowed: Iterable[str]) -> str:
     """`; did you mean `x`? (allowed: x, y)`, or the parts of it that apply."""
     names = list(allowed)
@@ -145,10 +133,6 @@ def has_misspelt(entry: Mapping[str, Any], known: Iterable[str], wanted: Collect
     names = list(known)
     free = [name for name in names if name not in entry]
     return any(key not in names and nearest(key, free) in wanted for key in entry)
-
-
-def _letters(name: str) -> str:
-    return name.replace("_", "").replace("-", "").replace(" ", "").lower()
 
 
 def mappings(entries: Any) -> Iterator[tuple[int, dict[str, Any]]]:

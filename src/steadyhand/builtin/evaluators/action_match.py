@@ -19,7 +19,7 @@ from steadyhand.records.deed_name import Meaning, ToolOffer, likeness, meaning, 
 from steadyhand.records.event import UNREADABLE, ActionStatus
 from steadyhand.records.result import ExecutionResult
 from steadyhand.runtime.values import Mismatch, as_list, differs_in_spelling, includes, mismatches
-from steadyhand.spec.validation import nearest
+from steadyhand.suggestion import nearest
 
 SPELLING = "that may be the same in another spelling"
 EVERY: frozenset[ActionStatus] = frozenset(get_args(ActionStatus))

@@ -9,7 +9,7 @@ import regex
 from pydantic import Field, model_validator
 
 from steadyhand.builtin.evaluators.judge import SET_A_JUDGE, Unjudged, ask_judge, noted, says_yes
-from steadyhand.builtin.evaluators.text import PatternText, Text, excerpt, quoted
+from steadyhand.builtin.evaluators.text import PatternText, Text, excerpt, quoted, quoted_pattern
 from steadyhand.judging.material import turn_materials
 from steadyhand.language.answer import Certainty, Reading
 from steadyhand.language.statements import is_courtesy, normal, repeated
@@ -69,8 +69,8 @@ class HoldsAcrossTurnsParams(EvaluationParams):
         return rf"(?<!\w){words}(?!\w)"
 
     @property
-    def shown(self) -> str:
-        return self.pattern or self.value or self.criterion or ""
+    def quoted(self) -> str:
+        return quoted_pattern(self.pattern) if self.pattern else quoted(self.value or self.criterion or "")
 
 
 class HoldsAcrossTurns:
@@ -101,7 +101,7 @@ class HoldsAcrossTurns:
             return await _by_words(params, turns, context)
         except TimeoutError:
             return inconclusive(
-                f"searching for {quoted(params.shown)} timed out after 1 second; "
+                f"searching for {params.quoted} timed out after 1 second; "
                 "simplify the pattern, such as by removing nested repetition"
             )
 
@@ -170,7 +170,7 @@ async def _by_judge_of_doubt(
     if context.trial.judge is None:
         clause = f": {quoted(reading.clause)}" if reading.clause else ""
         return inconclusive(
-            f"whether {quoted(params.shown)} still stands after turn {number} cannot be told by rules{clause}: "
+            f"whether {params.quoted} still stands after turn {number} cannot be told by rules{clause}: "
             f"{reading.why}; {SET_A_JUDGE}",
             evidence=Evidence(
                 expected=_expected(params),
@@ -181,7 +181,7 @@ async def _by_judge_of_doubt(
             figures=_figures(first, None, turns),
         )
     again = "and say so again in every later turn" if params.repeat == "required" else "and stand by it to the end"
-    said = f"what the regular expression {params.pattern!r} describes" if params.pattern else repr(params.shown)
+    said = f"what the regular expression {params.pattern!r} describes" if params.pattern else params.quoted
     prompt = (
         f"Does the agent tell the user this, as what to do or as what is so: {said}, {again}? `no` if any of "
         "the agent's messages withdraws, contradicts or weakens it, makes it conditional, or puts something else in "
@@ -229,7 +229,7 @@ def _held(params: HoldsAcrossTurnsParams, first: int, turns: list[ConversationTu
     later = turns[-1].turn_number - first
     tested = f"and held in {counted(later, 'later turn')}" if later else "in the last turn, so no later turn tested it"
     return passed(
-        f"{quoted(params.shown)} was said in turn {first} {tested}",
+        f"{params.quoted} was said in turn {first} {tested}",
         evidence=Evidence(expected=_expected(params), found=f"said in turn {first}", where=f"turn {first}"),
         figures=_figures(first, None, turns),
         rests_on=None if later else "absence",
@@ -240,7 +240,7 @@ def _broken(
     params: HoldsAcrossTurnsParams, first: int, turn: ConversationTurn, why: str, turns: list[ConversationTurn]
 ) -> EvaluationResult:
     return failed(
-        f"{quoted(params.shown)} was said in turn {first} but did not hold in turn {turn.turn_number}: {why}",
+        f"{params.quoted} was said in turn {first} but did not hold in turn {turn.turn_number}: {why}",
         evidence=Evidence(
             expected=_expected(params),
             found=why,
@@ -255,7 +255,7 @@ def _never(params: HoldsAcrossTurnsParams, turns: list[ConversationTurn]) -> Eva
     first, last = turns[0].turn_number, turns[-1].turn_number
     where = f"turns {first} to {last}" if last > first else f"turn {first}"
     return failed(
-        f"{quoted(params.shown)} was never said in {where}",
+        f"{params.quoted} was never said in {where}",
         evidence=Evidence(expected=_expected(params), found="never said", where="the agent's messages"),
         figures=_figures(None, None, turns),
     )
@@ -263,7 +263,7 @@ def _never(params: HoldsAcrossTurnsParams, turns: list[ConversationTurn]) -> Eva
 
 def _expected(params: HoldsAcrossTurnsParams) -> str:
     rule = "repeated in every later turn" if params.repeat == "required" else "never retracted"
-    return f"{params.shown}: said once and {rule}"
+    return f"{params.quoted}: said once and {rule}"
 
 
 def _figures(first: int | None, broken: int | None, turns: list[ConversationTurn]) -> dict[str, Any]:

@@ -26,6 +26,9 @@ Scope = Literal["reply", "agent", "transcript"]
 _GAP = "\n\n"
 _CUT = "some of the output was too long to keep, so its absence proves nothing"
 LIMIT = 200
+PATTERN_LIMIT = 60
+_LAYOUT = regex.compile(r"\s*\n\s*")
+"""How a long pattern is laid out over several lines, which means nothing to a reader of one line."""
 NonNegativeMilliseconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 PositiveMilliseconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 CountFromZero = Annotated[int, Field(ge=0)]
@@ -162,6 +165,12 @@ def quoted(text: str) -> str:
     return f"{mark}{shown}{mark}"
 
 
+@functools.lru_cache(maxsize=512)
+def quoted_pattern(pattern: str) -> str:
+    """A regular expression in quotation marks: enough to recognize it by. The file has the rest."""
+    return quoted(shorten(_LAYOUT.sub(" ", pattern.strip()), PATTERN_LIMIT))
+
+
 class StringContainsParams(EvaluationParams):
     value: Text = Field(min_length=1, description="Text that must occur")
     case_sensitive: bool = Field(default=False, description="Whether case matters")
@@ -289,7 +298,7 @@ def check_contains(subject: Subject, piece: str, *, case_sensitive: bool) -> Eva
     """Passed when `piece` is in the subject."""
     text = subject.text
     found = find(text, piece, case_sensitive=case_sensitive)
-    expected = _expected("", piece, case_sensitive)
+    expected = _expected("", quoted(piece), case_sensitive)
     if found is not None:
         return passed(_contains(subject, piece, found), evidence=_seen(subject, expected, found))
     evidence = Evidence(expected=expected, found=_no_match(text), where=subject.label, excerpt=excerpt(text))
@@ -301,7 +310,7 @@ def check_contains(subject: Subject, piece: str, *, case_sensitive: bool) -> Eva
 def check_absent(subject: Subject, piece: str, *, case_sensitive: bool) -> EvaluationResult:
     """Passed when `piece` is not in the subject, either as written or as a person would read it."""
     text = subject.text
-    expected = _expected("not ", piece, case_sensitive)
+    expected = _expected("not ", quoted(piece), case_sensitive)
     try:
         found = find_forbidden(text, piece, case_sensitive=case_sensitive)
     except TimeoutError:
@@ -321,23 +330,24 @@ def check_absent(subject: Subject, piece: str, *, case_sensitive: bool) -> Evalu
 async def check_pattern(subject: Subject, pattern: str, *, case_sensitive: bool) -> EvaluationResult:
     """Passed when `pattern` matches somewhere in the subject; inconclusive when the search times out."""
     text = subject.text
-    expected = _expected("a match for ", pattern, case_sensitive)
+    shown = quoted_pattern(pattern)
+    expected = _expected("a match for ", shown, case_sensitive)
     try:
         span = await search(pattern, text, case_sensitive=case_sensitive)
     except TimeoutError:
         return inconclusive(
-            f"searching {len(text)} characters for {quoted(pattern)} timed out after 1 second; "
+            f"searching {len(text)} characters for {shown} timed out after 1 second; "
             "simplify the pattern, such as by removing nested repetition",
             evidence=Evidence(expected=expected, found="timed out", where=subject.label, excerpt=excerpt(text)),
         )
     if span is None:
         evidence = Evidence(expected=expected, found=_no_match(text), where=subject.label, excerpt=excerpt(text))
-        message = f"{subject.label} has no match for {quoted(pattern)}" + ("; it was empty" if not text.strip() else "")
+        message = f"{subject.label} has no match for {shown}" + ("; it was empty" if not text.strip() else "")
         if subject.cut:
             return inconclusive(f"{message}; but {_CUT}", evidence=evidence)
         return failed(message, evidence=evidence)
     evidence = _seen(subject, expected, span)
-    message = f"{subject.label} matches {quoted(pattern)} ({evidence.where})"
+    message = f"{subject.label} matches {shown} ({evidence.where})"
     # An empty match means that something is absent: `^(?!.*password)`.
     ground = "absence" if span[0] == span[1] else None
     if ground is not None and subject.cut:
@@ -345,9 +355,8 @@ async def check_pattern(subject: Subject, pattern: str, *, case_sensitive: bool)
     return passed(message, evidence=evidence, rests_on=ground)
 
 
-@functools.lru_cache(maxsize=512)
-def _expected(what: str, piece: str, case_sensitive: bool) -> str:
-    return f"{what}{quoted(piece)}, {'case-sensitive' if case_sensitive else 'ignoring case'}"
+def _expected(what: str, shown: str, case_sensitive: bool) -> str:
+    return f"{what}{shown}, {'case-sensitive' if case_sensitive else 'ignoring case'}"
 
 
 def _contains(subject: Subject, piece: str, found: Span) -> str:

@@ -188,7 +188,7 @@ def _not_graded(trial: TrialRecord) -> str:
     if judged.latency_spoiled:
         return f"latency: {'; '.join(map(str, judged.latency_spoiled))}"
     if judged.rubric is not None and judged.rubric.overall is None:
-        return f"rubric {judged.rubric.name}: {judged.rubric.reason or 'not scored'}"
+        return f"rubric {judged.rubric.reason or 'not scored'}"
     return ""
 
 
