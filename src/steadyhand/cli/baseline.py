@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from pathlib import Path
 
 import click
@@ -13,8 +12,9 @@ from steadyhand.compose.comparison import open_source
 from steadyhand.compose.settings import Settings
 from steadyhand.errors import SetupError
 from steadyhand.judging.baseline import baseline_lines, baseline_of
-from steadyhand.judging.comparison_side import Side
-from steadyhand.judging.gate import hold_against
+from steadyhand.judging.comparison import Pair
+from steadyhand.judging.comparison_side import Sample, Side
+from steadyhand.judging.gate import gate_test
 from steadyhand.records.base import counted
 from steadyhand.records.config import RunOptions
 from steadyhand.version import __version__
@@ -44,9 +44,13 @@ def baseline(run: str, file: Path, runs: Path | None, config: Path | None) -> No
     if undecided or not side.finished:
         what = "is not finished" if not side.finished else f"has {counted(undecided, 'undecided trial')}"
         say(f"steadyhand: run {side.run_id} {what}; the baseline uses only the trials that passed or failed", err=True)
-    against_itself = hold_against(side, side, now=datetime.now(UTC))
-    if any(each.kind == "too_few_trials" for each in against_itself.doubts):
+    if not gate_test([_with_itself(each) for each in side.samples]).decidable:
         say("steadyhand: with this few trials, `gate` cannot detect a drop; save a run with more --trials", err=True)
+
+
+def _with_itself(sample: Sample) -> Pair:
+    passed, decided = len(sample.passed), sample.decided
+    return Pair(scenario_id=sample.scenario_id, a_passed=passed, a_decided=decided, b_passed=passed, b_decided=decided)
 
 
 def _refuse_unusable(side: Side) -> None:

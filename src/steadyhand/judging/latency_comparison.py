@@ -46,8 +46,8 @@ class LatencyComparison(Record):
     quantiles: Annotated[list[QuantileDifference], doc("Quantiles on both sides")]
 
 
-Times = Sequence[float]
-Stratum = tuple[Times, Times]
+_Times = Sequence[float]
+_Stratum = tuple[_Times, _Times]
 """The times of both sides in one scenario, sorted."""
 
 
@@ -112,7 +112,7 @@ def _mean_shift(shifts: Sequence[_Shift]) -> _Shift:
     return mean, mean - math.hypot(*below) / len(shifts), mean + math.hypot(*above) / len(shifts)
 
 
-def _rank_sum_normal(strata: Sequence[Stratum], wins: float) -> float:
+def _rank_sum_normal(strata: Sequence[_Stratum], wins: float) -> float:
     expected = math.fsum(len(x) * len(y) for x, y in strata) / 2
     variance = math.fsum(_rank_sum_variance(x, y) for x, y in strata)
     if variance <= 0:
@@ -120,7 +120,7 @@ def _rank_sum_normal(strata: Sequence[Stratum], wins: float) -> float:
     return min(1.0, 2 * normal_cdf(-max(abs(wins - expected) - 0.5, 0.0) / math.sqrt(variance)))
 
 
-def _rank_sum_variance(x: Times, y: Times) -> float:
+def _rank_sum_variance(x: _Times, y: _Times) -> float:
     n, m = len(x), len(y)
     both = sorted((*x, *y))
     ties, at = 0, 0
@@ -131,7 +131,7 @@ def _rank_sum_variance(x: Times, y: Times) -> float:
     return n * m / 12 * (n + m + 1 - ties / ((n + m) * (n + m - 1)))
 
 
-def _rank_sum_exact(strata: Sequence[Stratum]) -> float:
+def _rank_sum_exact(strata: Sequence[_Stratum]) -> float:
     """By the sums of the scenarios' ranks under every permutation within the scenarios."""
     counts: dict[int, int] = {0: 1}
     seen, middle, ways = 0, 0, 1
@@ -161,7 +161,7 @@ def _rank_sums(ranks: tuple[int, ...], size: int) -> dict[int, int]:
     return by_size[size]
 
 
-def _shift(x: Times, y: Times, confidence: float) -> _Shift:
+def _shift(x: _Times, y: _Times, confidence: float) -> _Shift:
     pairs = len(x) * len(y)
     rank = _bound_rank(len(x), len(y), 1 - confidence)
     bounds = (rank, pairs + 1 - rank) if rank >= 1 else ()
