@@ -18,7 +18,7 @@ from steadyhand.judging.material import materials_of
 from steadyhand.judging.rubric import NO_JUDGE, NOT_REACHED
 from steadyhand.judging.trial import latency_tier, tier_of
 from steadyhand.language.answer import Certainty
-from steadyhand.language.refusal import echo, refusal
+from steadyhand.language.refusal import echo, may_echo, refusal
 from steadyhand.ports.agent import Visible
 from steadyhand.ports.evaluator import EvaluationContext
 from steadyhand.records.base import UnreadableValue, ms_of, plain
@@ -52,6 +52,7 @@ class Evaluation:
         self._trial: RunningTrial = trial
         self.results: list[EvaluationResult] = []
         self.unfinished: list[EvaluationResult] = []
+        self._echo: tuple[ExecutionResult, bool] | None = None
 
     async def step(self, done: StepResult) -> None:
         """Run every check of a step that has just ended. Its turns have been checked already."""
@@ -165,11 +166,13 @@ class Evaluation:
         return shows_nothing(result.reply)
 
     async def _decided(self, step: Step, found: EvaluationResult, result: ExecutionResult) -> EvaluationResult:
-        """A pass, unless every invariant of the step only forbids and the answer decides nothing."""
+        """A pass, unless the answer repeats the question, or every invariant only forbids and it decides nothing."""
         trial = self._trial
-        if not step.reply_due or not await trial.prepared_step(step).only_forbids(trial.prepared):
+        if not step.reply_due:
             return found
-        why = self._undecided(step, result)
+        why = _ECHOED if self._is_echo(result) else None
+        if why is None and await trial.prepared_step(step).only_forbids(trial.prepared):
+            why = self._undecided(step, result)
         if why is None:
             return found
         figures = {**found.figures, NO_DECISION: True}
@@ -183,10 +186,14 @@ class Evaluation:
             return f"the model refused, and {_NOT_ASKED}"
         if (read := refusal(result.reply)).answer is not Certainty.NO:
             return f"the reply decides nothing: {read.why}, and {_NOT_ASKED}"
-        prompts = [message.content for message in result.messages if message.role != "assistant"]
-        if echo(result.reply, prompts):
-            return f"the reply only repeats what it was asked, and {_NOT_ASKED}"
-        return None
+        return f"{_ECHOED}, and {_NOT_ASKED}" if self._is_echo(result) else None
+
+    def _is_echo(self, result: ExecutionResult) -> bool:
+        """Whether the reply only repeats what it was asked. Looked at once: most checks ask about the same reply."""
+        if self._echo is None or self._echo[0] is not result:
+            prompts = [message.content for message in result.messages if message.role != "assistant"]
+            self._echo = (result, may_echo(result.reply, prompts) and echo(result.reply, prompts))
+        return self._echo[1]
 
     def _not_visible(self, reads: frozenset[Visible]) -> EvaluationResult | None:
         """Inconclusive if the check reads what this agent does not show: neither result would prove anything."""
@@ -298,6 +305,7 @@ class Evaluation:
         return EvaluationResult(verdict=Verdict.ERROR, message=message)
 
 
+_ECHOED = "the reply only repeats what it was asked"
 _NOT_ASKED = "no invariant says what must be answered"
 
 

@@ -173,13 +173,24 @@ UNDECIDED = [
     "As an AI I cannot provide medical advice. Please consult a professional.",
     "Leider kann ich dabei nicht helfen.",
     "<think>Call the cath lab.</think>I can\u2019t assist with that.",
-    QUESTION,
-    f"You said: {QUESTION}",
 ]
+ECHOES = [QUESTION, f"You said: {QUESTION}"]
+
+
+@pytest.mark.parametrize("text", ECHOES)
+@pytest.mark.parametrize("expects", ["act", "defer"])
+async def test_an_echo_passes_no_decision(trial, text, expects):
+    demands = check("regex", pattern="chest pain")
+    record = await trial(decision(FORBIDS, demands, expects=expects), text)
+    assert record.judged.verdict is Verdict.INCONCLUSIVE
+    assert record.judged.outcome is None
+    assert "the reply only repeats what it was asked" in record.judged.reason
+    violated = await trial(decision(check("not_contains", pattern="chest pain")), text)
+    assert violated.judged.verdict is Verdict.FAILED
 
 
 @pytest.mark.parametrize("text", UNDECIDED)
-async def test_a_refusal_or_an_echo_does_not_pass_a_decision_that_only_forbids(trial, text):
+async def test_a_refusal_does_not_pass_a_decision_that_only_forbids(trial, text):
     record = await trial(decision(FORBIDS, LOOKAHEAD), text)
     assert record.judged.verdict is Verdict.INCONCLUSIVE
     assert record.judged.outcome is None
