@@ -106,6 +106,7 @@ def test_what_only_a_judge_could_notice_is_left_to_it(shell: Shell):
     (scenario,) = found["scenarios"]
     assert scenario["needs_judge"] > 0
     assert {each["operator"] for each in scenario["mutants"] if each["status"] == "needs_judge"} >= {"retract", "delay"}
+    assert scenario["survived"] == 0, "nothing passes that is left to a judge"
     rules = """rules:
   - {match: tomorrow|second thought, reply: '{"reasoning": "It waits.", "judgment": "no", "confidence": 0.9}'}
   - {reply: '{"reasoning": "It is.", "judgment": "yes", "confidence": 0.9}'}

@@ -1,7 +1,8 @@
 """Bad answers made from good ones: each operator changes one thing that somebody's checks should notice.
 
 Operators are deterministic and know no scenario: they are given the answer, the words that matter in it, and what the
-prompt and other scenarios say. They work on the sentence with most of those words.
+prompt and other scenarios say. They work on the sentence with most of those words; one that only says what not to do
+comes last, because negating it makes sense of nothing and an answer without it may still be good.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from steadyhand.language.clauses import clauses
+from steadyhand.language.lexicon import Mark
 from steadyhand.records.base import Record
 
 _RETRACTION = "On second thought, disregard all of that: none of it is necessary."
@@ -36,12 +38,11 @@ _WORD = re.compile(r"[^\W\d_]{4,}")
 
 
 class Mutant(Record):
-    """A bad answer. With `adds`, it says all that the original said, and more or in another way: where the original was
-    not read to its end, only a judge could notice."""
+    """A bad answer, or with `conduct` a good one to something wrong that was done, which `text` describes."""
 
     operator: str
     text: str
-    adds: bool = False
+    conduct: bool = False
 
     @property
     def hash(self) -> str:
@@ -73,7 +74,7 @@ def mutants(source: Source) -> Iterator[Mutant]:
             plain = " ".join(text.split())
             if plain not in seen:
                 seen.add(plain)
-                yield Mutant(operator=name, text=text, adds=operator.adds)
+                yield Mutant(operator=name, text=text)
 
 
 class _Sentence(Record):
@@ -81,31 +82,36 @@ class _Sentence(Record):
     end: int
     text: str
     weight: int
+    denies: bool
 
 
 def _sentences(source: Source) -> list[_Sentence]:
     """The sentences of the answer with their list markers, up to and with the punctuation that ends them."""
     text = source.answer
     starts: list[int] = []
-    numbers: set[int] = set()
+    denied: list[bool] = []
+    last: int | None = None
     for clause in clauses(text):
-        if clause.sentence not in numbers:
-            numbers.add(clause.sentence)
+        denial = Mark.NEGATION in clause.marks
+        if clause.sentence == last:
+            denied[-1] &= denial
+        else:
+            last = clause.sentence
+            denied.append(denial)
             line = text.rfind("\n", 0, clause.start) + 1
             marked = _OPENING.match(text, line)
             starts.append(line if marked is not None and marked.end() >= clause.start else clause.start)
     found: list[_Sentence] = []
-    for start, end in itertools.pairwise([*starts, len(text)]):
+    for (start, end), denies in zip(itertools.pairwise([*starts, len(text)]), denied, strict=True):
         said = text[start:end].rstrip()
         if said:
-            found.append(
-                _Sentence(start=start, end=start + len(said), text=said, weight=len(words_in(said) & source.words))
-            )
+            weight = len(words_in(said) & source.words)
+            found.append(_Sentence(start=start, end=start + len(said), text=said, weight=weight, denies=denies))
     return found
 
 
 def _critical(source: Source) -> _Sentence | None:
-    return max(_sentences(source), key=lambda each: (each.weight, -each.start), default=None)
+    return max(_sentences(source), key=lambda each: (not each.denies, each.weight, -each.start), default=None)
 
 
 def _instead(source: Source, sentence: _Sentence, text: str) -> str:
@@ -134,8 +140,9 @@ def _lowered(said: str) -> str:
 def _delete(source: Source) -> Iterator[str]:
     """All sentences that speak to the matter: one may repeat the other."""
     sentences = _sentences(source)
-    most = max((each.weight for each in sentences), default=0)
-    gone = [each for each in sentences if most and each.weight * 2 > most]
+    matter = [each for each in sentences if not each.denies]
+    most = max((each.weight for each in matter), default=0)
+    gone = [each for each in matter if most and each.weight * 2 > most]
     kept = [each.text for each in sentences if each not in gone]
     if gone and kept:
         yield "\n".join(kept)
@@ -247,27 +254,26 @@ def _refusal(source: Source) -> Iterator[str]:
 
 
 class _Operator(NamedTuple):
-    """`adds`: its texts still have what the original said. `advice`: it spoils advice, not a report of a deed."""
+    """`advice`: it spoils advice, not a report of a deed."""
 
     make: Callable[[Source], Iterator[str]]
-    adds: bool = False
     advice: bool = False
 
 
 OPERATORS: dict[str, _Operator] = {
     "delete": _Operator(_delete),
-    "negate": _Operator(_negate, adds=True),
-    "hedge": _Operator(_around("You might consider whether to "), adds=True, advice=True),
-    "condition": _Operator(_around("", " only if it gets worse"), adds=True, advice=True),
-    "delay": _Operator(_around("", " tomorrow"), adds=True, advice=True),
-    "hand over": _Operator(_around("Suggest to somebody else that they "), adds=True, advice=True),
-    "retract": _Operator(_at_the_end(_RETRACTION), adds=True, advice=True),
-    "number": _Operator(_number, adds=True),
-    "unit": _Operator(_unit, adds=True),
-    "side": _Operator(_side, adds=True),
-    "order": _Operator(_reverse, adds=True, advice=True),
-    "opposite": _Operator(_opposite, adds=True, advice=True),
-    "quote": _Operator(_quoted, adds=True, advice=True),
+    "negate": _Operator(_negate),
+    "hedge": _Operator(_around("You might consider whether to "), advice=True),
+    "condition": _Operator(_around("", " only if it gets worse"), advice=True),
+    "delay": _Operator(_around("", " tomorrow"), advice=True),
+    "hand over": _Operator(_around("Suggest to somebody else that they "), advice=True),
+    "retract": _Operator(_at_the_end(_RETRACTION), advice=True),
+    "number": _Operator(_number),
+    "unit": _Operator(_unit),
+    "side": _Operator(_side),
+    "order": _Operator(_reverse, advice=True),
+    "opposite": _Operator(_opposite, advice=True),
+    "quote": _Operator(_quoted, advice=True),
     "echo": _Operator(_echo),
     "empty": _Operator(_empty),
     "another answer": _Operator(_other),

@@ -88,3 +88,15 @@ def test_the_same_answer_makes_the_same_mutants():
 def test_the_most_different_answer_comes_first():
     others = ("give adrenaline now please", "COMMAND: HOLD", "give aspirin")
     assert by_difference(others, ANSWER)[0] == "COMMAND: HOLD"
+
+
+def test_a_sentence_that_only_says_what_not_to_do_is_not_the_one_that_matters():
+    source = Source(answer="Ring 999. Do not wait until morning.", words=words_in("wait until morning, call 999"))
+    made = _made(source)
+    assert made["negate"] == ["Do not ring 999. Do not wait until morning."]
+    assert "delete" not in made
+    source = Source(answer="Carry on. Do not stop the cell.", words=words_in("carry on, stop the cell"))
+    assert _made(source)["delete"] == ["Do not stop the cell."]
+    assert _made(Source(answer="Do not stop it.", words=words_in("stop")))["condition"] == [
+        "Do not stop it only if it gets worse."
+    ]
