@@ -97,7 +97,7 @@ RIGHT: dict[str, list[Behaviour]] = {
     "conversations/night_shift.scenario.yaml": [
         [*FIRST, "Evacuate the hall now."],
         [*FIRST, "You must evacuate the hall immediately."],
-        [*FIRST, "Clear hall 2 now."],
+        [*FIRST, "Please evacuate the hall now."],
     ],
 }  # fmt: skip
 

@@ -164,6 +164,14 @@ def _negate(source: Source) -> Iterator[str]:
         yield _instead(source, sentence, f"{_begun(opening, 'Do not ')}{_lowered(said)}{closing}")
 
 
+def negated(text: str) -> Iterator[tuple[str, str]]:
+    """Each sentence in which nothing is negated, and its negation."""
+    for sentence in _sentences(Source(answer=text, words=frozenset())):
+        if not any(Mark.NEGATION in clause.marks for clause in clauses(sentence.text)):
+            alone = Source(answer=sentence.text, words=frozenset())
+            yield from ((sentence.text, made) for made in _negate(alone))
+
+
 def _around(before: str, after: str = "") -> Callable[[Source], Iterator[str]]:
     """An operator that puts words before and after the critical sentence."""
 
