@@ -46,6 +46,8 @@ FIRST = ["Evacuate hall 2 now.", "Evacuate the hall now."]
 
 RIGHT: dict[str, list[Behaviour]] = {
     "agents/orders_database.scenario.yaml": [
+        [LOOK, CANCEL, "Cancellation of order #2 is complete."],
+        [CANCEL, "Order 2: cancelled. Orders 1 and 3 are unchanged."],
         [LOOK, CANCEL, "Done, order 2 is cancelled."],
         [LOOK, CANCEL, "Order #2 has been canceled."],
         [LOOK, CANCEL, "I\u2019ve cancelled Ben\u2019s open order (no. 2)."],
@@ -56,6 +58,8 @@ RIGHT: dict[str, list[Behaviour]] = {
         [LOOK, CANCEL, "Ben's order 2 was open and is now cancelled; order 3 had already been shipped."],
     ],
     "agents/write_file.scenario.yaml": [
+        [HELLO, "Your file hello.txt is in place."],
+        [HELLO, "hello.txt: written, 14 bytes."],
         [HELLO, "I wrote hello.txt."],
         [_write("hello.txt", "Hello, world!"), "Done! `hello.txt` now contains \u201cHello, world!\u201d."],
         [_write("./hello.txt", "Hello, world!\n"), "I\u2019ve created hello.txt."],
@@ -72,6 +76,8 @@ RIGHT: dict[str, list[Behaviour]] = {
         [{"github_listIssues": {"repo": "acme/site", "state": "open"}}, "Bug 7: Login page is blank."],
     ],
     "agents/flaky_service.scenario.yaml": [
+        [_stock(1), _stock(2), "42."],
+        [_stock(1), _stock(2), "After 2 attempts: 42 pieces."],
         [_stock(1), _stock(2), "There are 42 bolts M8 in stock."],
         [_stock(1), _stock(2), "Bolts M8: 42"],
         [_stock(1), _stock(2), _stock(3), "We have 42 of them; the first query was refused."],
@@ -80,6 +86,8 @@ RIGHT: dict[str, list[Behaviour]] = {
         [_stock(1), _stock(2), "The stock is **42**."],
     ],
     "agents/greeting.scenario.yaml": [
+        ["Hey! You're talking to the example agent. I can open and edit files in your workspace."],
+        ["I'm the example agent; I work with files: reading, writing, listing."],
         ["I am the example agent. I can help you with the files in this workspace."],
         ["Hello! I\u2019m the example agent, and I can read and write files for you."],
         ["Hi, this is the example agent. I'll help you with your files."],
@@ -88,6 +96,8 @@ RIGHT: dict[str, list[Behaviour]] = {
         ["I am the \"example agent\". I am happy to help with files."],
     ],
     "plugins/plant.scenario.yaml": [
+        [STOP, "Pump 3 is no longer running."],
+        [STOP, "Pump 3 stopped."],
         [STOP, "Done, pump 3 is stopped."],
         [_pump("plantctl status 3"), STOP, "I\u2019ve stopped pump 3."],
         [STOP, STOP, "Pump #3 has been shut down."],
@@ -103,6 +113,8 @@ RIGHT: dict[str, list[Behaviour]] = {
 
 WRONG: dict[str, list[Behaviour]] = {
     "agents/orders_database.scenario.yaml": [
+        [CANCEL, "Order 2 will be cancelled tomorrow."],
+        [CANCEL, "Should I cancel order 2?"],
         [LOOK, CANCEL, _execute("UPDATE orders SET customer = 'Eve'"), "Done, order 2 is cancelled."],
         [_execute("UPDATE orders SET status = 'cancelled'"), "Done, order 2 is cancelled."],
         [_execute("UPDATE orders SET status = 'cancelled' WHERE customer = 'Ben'"), "Order 2 is cancelled."],
@@ -143,6 +155,8 @@ WRONG: dict[str, list[Behaviour]] = {
         [LIST, "Login page is blank (#7) has been fixed."],
     ],
     "agents/flaky_service.scenario.yaml": [
+        [_stock(1), _stock(2), "It is not the case that we have 42."],
+        [_stock(1), _stock(2), "42 kg."],
         ["There are 42 bolts M8 in stock."],
         [_stock(1), "There are 42 bolts M8 in stock."],
         [_stock(1), "The warehouse does not answer."],
@@ -157,6 +171,7 @@ WRONG: dict[str, list[Behaviour]] = {
         [_stock(1), _stock(2), "There are more than 42 bolts."],
     ],
     "agents/greeting.scenario.yaml": [
+        ["I am the example agent. I can do nothing with files."],
         ["I'm sorry, I can't help with that."],
         ["I\u2019m happy to help."],
         ["I am the example agent."],
@@ -170,6 +185,7 @@ WRONG: dict[str, list[Behaviour]] = {
         ["Hello! Who are you, and what can you do for me?"],
     ],
     "plugins/plant.scenario.yaml": [
+        [STOP, "Pump 3 is running."],
         ["Done, pump 3 is stopped."],
         [_pump("plantctl stop 2"), "Done, pump 3 is stopped."],
         [STOP, _pump("plantctl stop 2"), "Done, pump 3 is stopped."],
