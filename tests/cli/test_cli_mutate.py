@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from support.shell import Shell
 
+EXAMPLES = Path(__file__).parents[2] / "examples"
 DECISION = """
 id: SCN-C-901
 name: Anaphylaxis
@@ -106,6 +109,7 @@ def test_what_only_a_judge_could_notice_is_left_to_it(shell: Shell):
     (scenario,) = found["scenarios"]
     assert scenario["needs_judge"] > 0
     assert {each["operator"] for each in scenario["mutants"] if each["status"] == "needs_judge"} >= {"retract", "delay"}
+    assert scenario["survived"] == 0, "nothing passes that is left to a judge"
     rules = """rules:
   - {match: tomorrow|second thought, reply: '{"reasoning": "It waits.", "judgment": "no", "confidence": 0.9}'}
   - {reply: '{"reasoning": "It is.", "judgment": "yes", "confidence": 0.9}'}
@@ -161,3 +165,18 @@ def test_the_passing_trials_of_a_run_are_changed_in_what_was_done(shell: Shell):
     assert "failed" in {value for (kind, text), value in done.items() if kind == "drop" and "refund" in text.lower()}
     assert "failed" in {value for (kind, _), value in done.items() if kind == "claim"}
     assert {each["origin"] for each in scenario["mutants"]} == {"trial 0"}
+
+
+def test_the_recorded_agent_examples_notice_nearly_every_mutant(shell: Shell):
+    shutil.copytree(EXAMPLES, shell.folder / "examples")
+    folders = [f"examples/{name}" for name in ("agents", "plugins", "conversations", "bring_your_own")]
+    ran = shell("run", *folders, "--config", "examples/steadyhand.toml", "--seed", "1")
+    assert ran.code == 0, ran.out + ran.err
+    code, found = _report(shell, "last", "--min-killed", "0.95")
+    assert (code, found["unused"]) == (0, [])
+    assert len(found["scenarios"]) == 12
+    for each in found["scenarios"]:
+        counted = each["killed"] + each["survived"]
+        assert each["originals"] == 1, each["id"]
+        assert counted or each["id"] == "build_report", "a scenario without an agent has nothing to mutate"
+        assert each["killed"] >= 0.95 * counted, each["id"]

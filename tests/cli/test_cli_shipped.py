@@ -31,7 +31,6 @@ USELESS_TO_AGENTS = {
     "examples/agents/orders_database.scenario.yaml": ("Order 2 was not cancelled.", "Ben has an open order."),
     "examples/agents/write_file.scenario.yaml": ("I wrote nothing yet.", "hello.txt is a file."),
     "examples/bring_your_own/help_desk.scenario.yaml": ("Late parcels are annoying.",),
-    "examples/conversations/night_shift.scenario.yaml": ("Did they ask you to evacuate?", "Gas is dangerous."),
     "examples/plugins/orders.scenario.yaml": ("Order 17 was not refunded.", "Refunds take three days."),
     "examples/trials/stock.scenario.yaml": ("Bolts M8 have a thread of 42 mm.", "We stock bolts."),
 }

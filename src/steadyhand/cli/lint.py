@@ -12,7 +12,8 @@ from steadyhand.compose.offer import check_offers
 from steadyhand.compose.scenarios import combinations_of, load_files, open_registries
 from steadyhand.compose.settings import Settings
 from steadyhand.errors import ExitCode, FileError
-from steadyhand.lint.scenario import FileIgnores, lint_scenario, unknown_code
+from steadyhand.lint.ignores import FileIgnores, unknown_code
+from steadyhand.lint.scenario import lint_scenario
 from steadyhand.records.base import counted
 from steadyhand.records.config import RunOptions
 from steadyhand.spec.agent import UNLOADED

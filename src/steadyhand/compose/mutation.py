@@ -14,7 +14,7 @@ from steadyhand.compose.scenarios import ScenarioRegistries
 from steadyhand.compose.selftest import check_answer
 from steadyhand.engine.rejudgement import check_again
 from steadyhand.lint.deed_mutants import conduct_mutants
-from steadyhand.lint.mutants import Mutant, Source, by_difference, mutants, words_in
+from steadyhand.lint.mutants import GoodAnswer, Mutant, by_difference, mutants, words_in
 from steadyhand.records.evaluation import EvaluationResult, EvaluationSpec, Verdict
 from steadyhand.records.event import AnyEvent, Said
 from steadyhand.records.mutation import KILLED, CheckTally, MutantResult, MutantStatus, MutationReport, ScenarioMutants
@@ -89,11 +89,12 @@ class Mutation:
             before = await self._examine(scenario, original.answer, original.stored)
             held = {key: result for key, result in before.items() if result.verdict is Verdict.PASSED}
             originals += bool(held)
-            undecided = self._left_to_a_judge(scenario, before)
             for mutant, stored in _cases(scenario, original, elsewhere) if held else ():
                 after = await self._examine(scenario, mutant.text, stored)
                 lost = {key: each for key, each in after.items() if _noticed(before.get(key), each)}
-                status = _status(lost, mutant, undecided=undecided)
+                # What was done is not read by a judge who reads the reply.
+                undecided = not mutant.conduct and self._left_to_a_judge(scenario, after)
+                status = _status(lost, undecided=undecided)
                 found.append((self._result(scenario, original, mutant, (held, lost, status)), held))
         return _added_up(scenario, originals, found)
 
@@ -110,9 +111,9 @@ class Mutation:
             results = await check_again(parts, stored)
         return {(each.place, each.name, each.stage, each.step, each.turn): each for each in results}
 
-    def _left_to_a_judge(self, scenario: Scenario, before: _Results) -> bool:
-        """Whether a check of the original is left to a judge: then nobody has read all of it."""
-        decided = {each.place for each in before.values() if each.verdict in (Verdict.PASSED, Verdict.FAILED)}
+    def _left_to_a_judge(self, scenario: Scenario, results: _Results) -> bool:
+        """Whether a check is left to a judge, so that the answer has not passed."""
+        decided = {each.place for each in results.values() if each.verdict in (Verdict.PASSED, Verdict.FAILED)}
         registry = self._registries.registry(scenario)
         return any(
             spec.place not in decided and registry.has("evaluators", spec.type) and asks_judge(spec, registry)
@@ -149,14 +150,14 @@ def _noticed(before: EvaluationResult | None, after: EvaluationResult) -> bool:
     return before.verdict is Verdict.INCONCLUSIVE and after.verdict is Verdict.FAILED
 
 
-def _status(lost: _Results, mutant: Mutant, *, undecided: bool) -> MutantStatus:
+def _status(lost: _Results, *, undecided: bool) -> MutantStatus:
     verdicts = {each.verdict for each in lost.values()}
     if Verdict.FAILED in verdicts:
         return "failed"
     if Verdict.INCONCLUSIVE in verdicts:
         return "inconclusive"
     # A check that broke has noticed nothing.
-    return "needs_judge" if verdicts or (mutant.adds and undecided) else "survived"
+    return "needs_judge" if verdicts or undecided else "survived"
 
 
 def _added_up(scenario: Scenario, originals: int, found: Sequence[tuple[MutantResult, _Results]]) -> ScenarioMutants:
@@ -186,7 +187,7 @@ def _added_up(scenario: Scenario, originals: int, found: Sequence[tuple[MutantRe
 
 
 def _cases(scenario: Scenario, original: _Original, elsewhere: Sequence[str]) -> Iterator[_Case]:
-    source = Source(
+    source = GoodAnswer(
         answer=original.answer,
         words=_words(scenario),
         prompt=_prompt(scenario),
@@ -200,7 +201,10 @@ def _cases(scenario: Scenario, original: _Original, elsewhere: Sequence[str]) ->
             yield _Case(mutant, None if stored is None else _with_reply(stored, mutant.text))
     if stored is not None:
         for conduct in conduct_mutants(stored.events):
-            yield _Case(Mutant(operator=conduct.operator, text=conduct.text), replace(stored, events=conduct.events))
+            yield _Case(
+                Mutant(operator=conduct.operator, text=conduct.text, conduct=True),
+                replace(stored, events=conduct.events),
+            )
 
 
 def _words(scenario: Scenario) -> frozenset[str]:

@@ -6,6 +6,7 @@ What the agent said stays as it was, so that a check on the reply alone notices 
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
@@ -28,11 +29,12 @@ class ConductMutant(Record):
 
 
 class _Deed(Record):
-    """The events of one deed, by their place in the trial."""
+    """The events of one deed, by their place in the trial. `name` says which it is of several that are called so."""
 
     name: str
     at: tuple[int, ...]
     params: dict[str, Any]
+    failed: bool
 
 
 def conduct_mutants(events: Sequence[AnyEvent]) -> Iterator[ConductMutant]:
@@ -49,9 +51,11 @@ def conduct_mutants(events: Sequence[AnyEvent]) -> Iterator[ConductMutant]:
             changed = _changed(events, deed.at, {**deed.params, name: wrong})
             yield ConductMutant(operator="argument", text=f"{deed.name} with {name}: {wrong!r}", events=changed)
         failed = _failed(events, deed.at)
-        yield ConductMutant(operator="swallow", text=f"{deed.name} failed, and the reply is the same", events=failed)
+        if not deed.failed:
+            text = f"{deed.name} failed, and the reply is the same"
+            yield ConductMutant(operator="swallow", text=text, events=failed)
     for first, second in itertools.pairwise(deeds[: MOST_DEEDS + 1]):
-        if first.name != second.name:
+        if first.name.partition(" (")[0] != second.name.partition(" (")[0]:
             text = f"{second.name} before {first.name}"
             yield ConductMutant(operator="reorder", text=text, events=_swapped(events, first, second))
     if deeds:
@@ -78,11 +82,26 @@ def _deeds(events: Sequence[AnyEvent]) -> list[_Deed]:
                 )
             ]
             taken |= {place, *own}
-            found.append(_Deed(name=event.name, at=tuple(sorted((place, *own))), params=event.params))
+            at = tuple(sorted((place, *own)))
+            found.append(_Deed(name=event.name, at=at, params=event.params, failed=event.status == "error"))
     for place, event in enumerate(events):
         if isinstance(event, ServiceCalled) and place not in taken:
-            found.append(_Deed(name=f"{event.service}.{event.method}", at=(place,), params=event.input))
-    return sorted(found, key=lambda deed: deed.at)
+            name = f"{event.service}.{event.method}"
+            found.append(_Deed(name=name, at=(place,), params=event.input, failed=event.error is not None))
+    found.sort(key=lambda deed: deed.at)
+    often = Counter(deed.name for deed in found)
+    return [
+        replace(deed, name=f"{deed.name} ({number} of {often[deed.name]})") if often[deed.name] > 1 else deed
+        for deed, number in zip(found, _numbers(found), strict=True)
+    ]
+
+
+def _numbers(deeds: Sequence[_Deed]) -> Iterator[int]:
+    """Which of the deeds with its name each is, from 1."""
+    seen: Counter[str] = Counter()
+    for deed in deeds:
+        seen[deed.name] += 1
+        yield seen[deed.name]
 
 
 def _without(events: Sequence[AnyEvent], places: Sequence[int]) -> tuple[AnyEvent, ...]:

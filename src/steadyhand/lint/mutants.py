@@ -1,7 +1,8 @@
 """Bad answers made from good ones: each operator changes one thing that somebody's checks should notice.
 
 Operators are deterministic and know no scenario: they are given the answer, the words that matter in it, and what the
-prompt and other scenarios say. They work on the sentence with most of those words.
+prompt and other scenarios say. They work on the sentence with most of those words; one that only says what not to do
+comes last, because negating it makes sense of nothing and an answer without it may still be good.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from steadyhand.language.clauses import clauses
+from steadyhand.language.lexicon import Mark
 from steadyhand.records.base import Record
 
 _RETRACTION = "On second thought, disregard all of that: none of it is necessary."
@@ -36,12 +38,11 @@ _WORD = re.compile(r"[^\W\d_]{4,}")
 
 
 class Mutant(Record):
-    """A bad answer. With `adds`, it says all that the original said, and more or in another way: where the original was
-    not read to its end, only a judge could notice."""
+    """A bad answer, or with `conduct` a good one to something wrong that was done, which `text` describes."""
 
     operator: str
     text: str
-    adds: bool = False
+    conduct: bool = False
 
     @property
     def hash(self) -> str:
@@ -49,7 +50,7 @@ class Mutant(Record):
         return f"m{hashlib.sha256(self.text.encode()).hexdigest()[:11]}"
 
 
-class Source(Record):
+class GoodAnswer(Record):
     """A good answer, and what operators need to know about its scenario. `words` matter, in lower case. Without
     `advice` it reports what was done."""
 
@@ -65,7 +66,7 @@ def words_in(text: str) -> frozenset[str]:
     return frozenset(word.lower() for word in _WORD.findall(text))
 
 
-def mutants(source: Source) -> Iterator[Mutant]:
+def mutants(source: GoodAnswer) -> Iterator[Mutant]:
     """Every mutant of one answer, each text once, none like the answer."""
     seen = {" ".join(source.answer.split())}
     for name, operator in OPERATORS.items():
@@ -73,7 +74,7 @@ def mutants(source: Source) -> Iterator[Mutant]:
             plain = " ".join(text.split())
             if plain not in seen:
                 seen.add(plain)
-                yield Mutant(operator=name, text=text, adds=operator.adds)
+                yield Mutant(operator=name, text=text)
 
 
 class _Sentence(Record):
@@ -81,34 +82,39 @@ class _Sentence(Record):
     end: int
     text: str
     weight: int
+    denies: bool
 
 
-def _sentences(source: Source) -> list[_Sentence]:
+def _sentences(source: GoodAnswer) -> list[_Sentence]:
     """The sentences of the answer with their list markers, up to and with the punctuation that ends them."""
     text = source.answer
     starts: list[int] = []
-    numbers: set[int] = set()
+    denied: list[bool] = []
+    last: int | None = None
     for clause in clauses(text):
-        if clause.sentence not in numbers:
-            numbers.add(clause.sentence)
+        denial = Mark.NEGATION in clause.marks
+        if clause.sentence == last:
+            denied[-1] &= denial
+        else:
+            last = clause.sentence
+            denied.append(denial)
             line = text.rfind("\n", 0, clause.start) + 1
             marked = _OPENING.match(text, line)
             starts.append(line if marked is not None and marked.end() >= clause.start else clause.start)
     found: list[_Sentence] = []
-    for start, end in itertools.pairwise([*starts, len(text)]):
+    for (start, end), denies in zip(itertools.pairwise([*starts, len(text)]), denied, strict=True):
         said = text[start:end].rstrip()
         if said:
-            found.append(
-                _Sentence(start=start, end=start + len(said), text=said, weight=len(words_in(said) & source.words))
-            )
+            weight = len(words_in(said) & source.words)
+            found.append(_Sentence(start=start, end=start + len(said), text=said, weight=weight, denies=denies))
     return found
 
 
-def _critical(source: Source) -> _Sentence | None:
-    return max(_sentences(source), key=lambda each: (each.weight, -each.start), default=None)
+def _critical(source: GoodAnswer) -> _Sentence | None:
+    return max(_sentences(source), key=lambda each: (not each.denies, each.weight, -each.start), default=None)
 
 
-def _instead(source: Source, sentence: _Sentence, text: str) -> str:
+def _instead(source: GoodAnswer, sentence: _Sentence, text: str) -> str:
     return source.answer[: sentence.start] + text + source.answer[sentence.end :]
 
 
@@ -131,17 +137,18 @@ def _lowered(said: str) -> str:
     return said[0].lower() + said[1:] if len(said) > 1 and said[1:2].islower() else said
 
 
-def _delete(source: Source) -> Iterator[str]:
+def _delete(source: GoodAnswer) -> Iterator[str]:
     """All sentences that speak to the matter: one may repeat the other."""
     sentences = _sentences(source)
-    most = max((each.weight for each in sentences), default=0)
-    gone = [each for each in sentences if most and each.weight * 2 > most]
+    matter = [each for each in sentences if not each.denies]
+    most = max((each.weight for each in matter), default=0)
+    gone = [each for each in matter if most and each.weight * 2 > most]
     kept = [each.text for each in sentences if each not in gone]
     if gone and kept:
         yield "\n".join(kept)
 
 
-def _negate(source: Source) -> Iterator[str]:
+def _negate(source: GoodAnswer) -> Iterator[str]:
     sentence = _critical(source)
     if sentence is None:
         return
@@ -157,10 +164,18 @@ def _negate(source: Source) -> Iterator[str]:
         yield _instead(source, sentence, f"{_begun(opening, 'Do not ')}{_lowered(said)}{closing}")
 
 
-def _around(before: str, after: str = "") -> Callable[[Source], Iterator[str]]:
+def negated(text: str) -> Iterator[tuple[str, str]]:
+    """Each sentence in which nothing is negated, and its negation."""
+    for sentence in _sentences(GoodAnswer(answer=text, words=frozenset())):
+        if not any(Mark.NEGATION in clause.marks for clause in clauses(sentence.text)):
+            alone = GoodAnswer(answer=sentence.text, words=frozenset())
+            yield from ((sentence.text, made) for made in _negate(alone))
+
+
+def _around(before: str, after: str = "") -> Callable[[GoodAnswer], Iterator[str]]:
     """An operator that puts words before and after the critical sentence."""
 
-    def make(source: Source) -> Iterator[str]:
+    def make(source: GoodAnswer) -> Iterator[str]:
         sentence = _critical(source)
         if sentence is not None:
             opening, said, closing = _split(sentence.text)
@@ -170,14 +185,14 @@ def _around(before: str, after: str = "") -> Callable[[Source], Iterator[str]]:
     return make
 
 
-def _at_the_end(text: str) -> Callable[[Source], Iterator[str]]:
-    def make(source: Source) -> Iterator[str]:
+def _at_the_end(text: str) -> Callable[[GoodAnswer], Iterator[str]]:
+    def make(source: GoodAnswer) -> Iterator[str]:
         yield f"{source.answer.rstrip()}\n\n{text}"
 
     return make
 
 
-def _number(source: Source) -> Iterator[str]:
+def _number(source: GoodAnswer) -> Iterator[str]:
     """Each number of the critical sentence ten times too large."""
     sentence = _critical(source)
     if sentence is None:
@@ -188,7 +203,7 @@ def _number(source: Source) -> Iterator[str]:
         yield _instead(source, sentence, sentence.text[: found.start()] + value + sentence.text[found.end() :])
 
 
-def _unit(source: Source) -> Iterator[str]:
+def _unit(source: GoodAnswer) -> Iterator[str]:
     sentence = _critical(source)
     if sentence is None:
         return
@@ -199,7 +214,7 @@ def _unit(source: Source) -> Iterator[str]:
             return
 
 
-def _side(source: Source) -> Iterator[str]:
+def _side(source: GoodAnswer) -> Iterator[str]:
     sentence = _critical(source)
     if sentence is None:
         return
@@ -210,7 +225,7 @@ def _side(source: Source) -> Iterator[str]:
             return
 
 
-def _reverse(source: Source) -> Iterator[str]:
+def _reverse(source: GoodAnswer) -> Iterator[str]:
     """The steps of a numbered or bulleted list in the opposite order, under the same markers."""
     items = [(each, marker[0]) for each in _sentences(source) if (marker := _ITEM.match(each.text)) is not None]
     if len(items) < 2:
@@ -221,53 +236,52 @@ def _reverse(source: Source) -> Iterator[str]:
     yield text
 
 
-def _opposite(source: Source) -> Iterator[str]:
+def _opposite(source: GoodAnswer) -> Iterator[str]:
     yield f"{_ALARM if source.defers else _REASSURANCE} {source.answer.lstrip()}"
 
 
-def _quoted(source: Source) -> Iterator[str]:
+def _quoted(source: GoodAnswer) -> Iterator[str]:
     yield f'The worst thing to say here would be: "{source.answer.strip()}"'
 
 
-def _echo(source: Source) -> Iterator[str]:
+def _echo(source: GoodAnswer) -> Iterator[str]:
     if source.prompt.strip():
         yield source.prompt
 
 
-def _empty(source: Source) -> Iterator[str]:
+def _empty(source: GoodAnswer) -> Iterator[str]:
     yield ""
 
 
-def _other(source: Source) -> Iterator[str]:
+def _other(source: GoodAnswer) -> Iterator[str]:
     yield from source.others[:1]
 
 
-def _refusal(source: Source) -> Iterator[str]:
+def _refusal(source: GoodAnswer) -> Iterator[str]:
     yield _REFUSAL
 
 
 class _Operator(NamedTuple):
-    """`adds`: its texts still have what the original said. `advice`: it spoils advice, not a report of a deed."""
+    """`advice`: it spoils advice, not a report of a deed."""
 
-    make: Callable[[Source], Iterator[str]]
-    adds: bool = False
+    make: Callable[[GoodAnswer], Iterator[str]]
     advice: bool = False
 
 
 OPERATORS: dict[str, _Operator] = {
     "delete": _Operator(_delete),
-    "negate": _Operator(_negate, adds=True),
-    "hedge": _Operator(_around("You might consider whether to "), adds=True, advice=True),
-    "condition": _Operator(_around("", " only if it gets worse"), adds=True, advice=True),
-    "delay": _Operator(_around("", " tomorrow"), adds=True, advice=True),
-    "hand over": _Operator(_around("Suggest to somebody else that they "), adds=True, advice=True),
-    "retract": _Operator(_at_the_end(_RETRACTION), adds=True, advice=True),
-    "number": _Operator(_number, adds=True),
-    "unit": _Operator(_unit, adds=True),
-    "side": _Operator(_side, adds=True),
-    "order": _Operator(_reverse, adds=True, advice=True),
-    "opposite": _Operator(_opposite, adds=True, advice=True),
-    "quote": _Operator(_quoted, adds=True, advice=True),
+    "negate": _Operator(_negate),
+    "hedge": _Operator(_around("You might consider whether to "), advice=True),
+    "condition": _Operator(_around("", " only if it gets worse"), advice=True),
+    "delay": _Operator(_around("", " tomorrow"), advice=True),
+    "hand over": _Operator(_around("Suggest to somebody else that they "), advice=True),
+    "retract": _Operator(_at_the_end(_RETRACTION), advice=True),
+    "number": _Operator(_number),
+    "unit": _Operator(_unit),
+    "side": _Operator(_side),
+    "order": _Operator(_reverse, advice=True),
+    "opposite": _Operator(_opposite, advice=True),
+    "quote": _Operator(_quoted, advice=True),
     "echo": _Operator(_echo),
     "empty": _Operator(_empty),
     "another answer": _Operator(_other),

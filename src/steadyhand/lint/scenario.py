@@ -6,13 +6,13 @@ single check.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple, cast
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import regex
 
 from steadyhand.language.refusal import REFUSALS
+from steadyhand.lint.mutants import negated
 from steadyhand.lint.patterns import (
     READABLE,
     TOO_MUCH,
@@ -29,9 +29,6 @@ from steadyhand.records.base import shorten
 from steadyhand.records.evaluation import EvaluationSpec
 from steadyhand.records.location import Place, Problem
 from steadyhand.records.scenario import Ask, Converse, RunCode, Scenario, Step
-from steadyhand.spec.validation import FieldPath, Findings, describe
-from steadyhand.spec.yaml import Document, read_document
-from steadyhand.suggestion import nearest
 from steadyhand.text_match import find, is_forbidden
 
 _UNREADABLE = (regex.error, OverflowError, RecursionError, ValueError, TimeoutError)
@@ -56,6 +53,7 @@ CODES: dict[str, str] = {
     "expected-action-fails": "the file's own expected action does not satisfy the check",
     "rejects-good-answers": "none of the file's own good answers would pass",
     "trips-on-negation": '"do not X" would fail a check that forbids X',
+    "negation-passes": '"do not X" would pass a check that asks for X',
     "long-pattern": "a pattern is too long to be read, so nobody can tell what it accepts",
     "never-offered": "a check names a tool or service that the agent is not offered",
     "ambiguous-name": "a check asks for a tool by a name that several have",
@@ -75,8 +73,6 @@ CODES: dict[str, str] = {
     "refusal-passes": "a refusal passes the whole scenario",
 }
 """What each code means. The last eight are loader warnings, which lint repeats."""
-KEY = "x-lint-ignore"
-_PART = re.compile(r"\[(\d+)\]|\['([^']*)'\]|([^.\[\]]+)")
 
 
 class _Texts(NamedTuple):
@@ -253,6 +249,22 @@ def _lint_search(check: _Check) -> Iterator[Problem]:
     right = check.texts.good + ((check.texts.expected,) if check.texts.expected else ())
     if check.texts.good and not any(pattern.found_in(text) for text in right):
         yield check.problem("rejects-good-answers", _rejects(check.wanted))
+    else:
+        yield from _lint_negation(check, right)
+
+
+def _lint_negation(check: _Check, right: tuple[str, ...]) -> Iterator[Problem]:
+    """A check on a decision that holds on one of its right sentences, and on the negation of it."""
+    if check.evaluation.severity is None:
+        return
+    pairs = (pair for text in right for pair in negated(text))
+    passing = next((said for sentence, said in pairs if _holds(check, sentence) and _holds(check, said)), None)
+    if passing is not None:
+        message = (
+            f'"{_short(passing)}" satisfies `{_short(check.wanted)}` too; use check_type advises, which tells the two'
+            " apart, and see with `steadyhand mutate` what else passes"
+        )
+        yield check.problem("negation-passes", message)
 
 
 def _lint_parts(check: _Check, pattern: Pattern) -> Iterator[Problem]:
@@ -313,6 +325,8 @@ def _lint_contains(check: _Check) -> Iterator[Problem]:
     right = check.texts.good + ((check.texts.expected,) if check.texts.expected else ())
     if check.texts.good and not any(_holds(check, text) for text in right):
         yield check.problem("rejects-good-answers", _rejects(check.wanted))
+    else:
+        yield from _lint_negation(check, (*right, check.wanted))
 
 
 def _lint_not_contains(check: _Check) -> Iterator[Problem]:
@@ -364,79 +378,3 @@ def _title(evaluation: EvaluationSpec) -> str:
 
 def _warning(place: Place, code: str, message: str) -> Problem:
     return Problem(place=place, message=message, code=code, level="warning")
-
-
-def unknown_code(code: str) -> str | None:
-    """Why a code cannot be ignored, or None if it can."""
-    if code in CODES:
-        return None
-    near = nearest(code, CODES)
-    return f"unknown code `{code}`; " + (f"did you mean `{near}`?" if near else f"expected one of {', '.join(CODES)}")
-
-
-class FileIgnores:
-    """What the files themselves switch off. Each file is read once, when it is first asked about."""
-
-    def __init__(self) -> None:
-        self._documents: dict[str, Document | None] = {}
-
-    def covers(self, problem: Problem) -> bool:
-        """Whether the problem's file switches its code off, as a whole or for the check in question."""
-        document = self._document(problem.place.file)
-        return document is not None and problem.code in _ignored(document.data, problem.place.path)
-
-    def faults(self, files: Iterable[str]) -> list[Problem]:
-        """What is wrong with the `x-lint-ignore` of these files."""
-        found: list[Problem] = []
-        for file in dict.fromkeys(files):
-            document = self._document(file)
-            if document is None:
-                continue
-            findings = Findings(document)
-            for path, value in _declared(document.data, ()):
-                for code in _listed(value):
-                    fault = unknown_code(code) if isinstance(code, str) else f"expected a code, found {describe(code)}"
-                    if fault:
-                        findings.warning(path, fault, "unknown-lint-code", key=True)
-            found += findings.problems
-        return found
-
-    def _document(self, file: str) -> Document | None:
-        if file not in self._documents:
-            self._documents[file] = read_document(file, file)[0]
-        return self._documents[file]
-
-
-def _ignored(data: Any, path: str) -> set[Any]:
-    """The codes switched off anywhere from the top of the file down to `path`."""
-    codes: set[Any] = set()
-    for index, name, key in [("", "", ""), *_PART.findall(path)]:
-        if index or name or key:
-            data = _member(data, int(index) if index else name or key)
-        if isinstance(data, dict):
-            codes.update(each for each in _listed(cast("dict[str, Any]", data).get(KEY, [])) if isinstance(each, str))
-    return codes
-
-
-def _member(data: Any, part: str | int) -> Any:
-    try:
-        return data[part]
-    except (KeyError, IndexError, TypeError):
-        return None
-
-
-def _declared(data: Any, path: FieldPath) -> Iterator[tuple[FieldPath, Any]]:
-    """Every `x-lint-ignore` of the file, with its place."""
-    if isinstance(data, dict):
-        for name, value in cast("dict[str, Any]", data).items():
-            if name == KEY:
-                yield (*path, name), value
-            elif name != "metadata":
-                yield from _declared(value, (*path, name))
-    elif isinstance(data, list):
-        for index, value in enumerate(cast("list[Any]", data)):
-            yield from _declared(value, (*path, index))
-
-
-def _listed(value: Any) -> list[Any]:
-    return cast("list[Any]", value) if isinstance(value, list) else [value]

@@ -16,6 +16,8 @@ _ENDINGS = (".yaml", ".yml")
 _OUR_ENDINGS = tuple(f"{kind}{ending}" for kind in (".scenario", ".matrix") for ending in (*_ENDINGS, ".json"))
 _NAMED = re.compile(r"\.(?:scenario|matrix)(?:\.\w+)*~?$", re.IGNORECASE)
 _SKIPPED = frozenset({"node_modules", "__pycache__"})
+MUTANTS = "mutants.yaml"
+"""Stands beside scenarios, and is none."""
 NOT_OURS = "not a scenario, matrix or rubric"
 _HIDDEN = "hidden"
 _LINKED = "a link to a folder, which is not followed"
@@ -129,7 +131,7 @@ def _walk(folder: str, skipped: list[tuple[str, str]]) -> list[str]:
                     folders.append(entry.path)
             elif _is_folder(entry):
                 skipped += [(entry.path, _LINKED)] if _has_yaml(entry) else []
-            elif _is_yaml(name):
+            elif _is_yaml(name) and name != MUTANTS:
                 if name.startswith("."):
                     skipped += [(entry.path, _HIDDEN)] if name.lower().endswith(_OUR_ENDINGS) else []
                 else:

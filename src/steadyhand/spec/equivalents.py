@@ -8,10 +8,9 @@ from typing import Any, cast
 from pydantic import Field
 
 from steadyhand.errors import FileError
+from steadyhand.spec.discovery import MUTANTS
 from steadyhand.spec.validation import Findings, Name, Shape, validate
 from steadyhand.spec.yaml import read_document
-
-FILE = "mutants.yaml"
 
 
 class EquivalentShape(Shape):
@@ -31,7 +30,7 @@ class EquivalentsShape(Shape):
 
 def read_equivalents(folder: Path) -> dict[tuple[str, str, str], str]:
     """The reasons, by scenario, operator and hash; empty without a file. Raises `FileError`."""
-    file = folder / FILE
+    file = folder / MUTANTS
     if not file.exists():
         return {}
     document, problems = read_document(str(file), str(file))

@@ -8,7 +8,7 @@ import pytest
 from steadyhand.lint.scenario import lint_scenario
 from steadyhand.records.chat import Message
 from steadyhand.records.evaluation import EvaluationSpec
-from steadyhand.records.location import Place
+from steadyhand.records.location import Place, Problem
 from steadyhand.records.scenario import (
     Ask,
     Constraint,
@@ -61,7 +61,12 @@ def scenario(
 
 
 def codes(case: Scenario) -> list[str]:
-    return [problem.code for problem in lint_scenario(case)]
+    return [problem.code for problem in _problems(case)]
+
+
+def _problems(case: Scenario) -> list[Problem]:
+    """Without `negation-passes`, which nearly every pattern of this file deserves."""
+    return [problem for problem in lint_scenario(case) if problem.code != "negation-passes"]
 
 
 @pytest.mark.parametrize(
@@ -130,7 +135,7 @@ LONG = "activate (?:the )?(?:cath lab|catheter laboratory|PCI team)|" + "|".join
     ],
 )
 def test_a_pattern_too_long_to_be_read_is_told_the_way_out(pattern: str, found: list[str]) -> None:
-    problems = lint_scenario(scenario(check("regex", pattern)))
+    problems = _problems(scenario(check("regex", pattern)))
     assert [problem.code for problem in problems] == ["long-pattern"] * len(found)
     assert all(way in problem.message for way, problem in zip(found, problems, strict=True))
     assert all("a pattern this long" in problem.message for problem in problems)
@@ -265,7 +270,7 @@ def test_checks_of_a_conversation_are_read_too() -> None:
 
 
 def test_a_finding_names_the_place_the_check_and_what_to_do() -> None:
-    (problem,) = lint_scenario(scenario(check("regex", r"\b(emergenc|cath)\b")))
+    (problem,) = _problems(scenario(check("regex", r"\b(emergenc|cath)\b")))
     assert problem.level == "warning"
     assert problem.place == HERE
     assert str(problem) == (
@@ -317,3 +322,31 @@ def test_repeating_an_earlier_message_is_an_echo_too() -> None:
 def test_an_empty_reply_passes_only_what_says_so() -> None:
     silent = msgspec.structs.replace(check("not_contains", "probably fine"), empty_ok=True)
     assert codes(agents(silent)) == ["silence-passes", "refusal-passes"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "pattern", "passing"),
+    [
+        ("regex", "cath lab", "Do not activate the cath lab immediately."),
+        ("regex", r"\b(?:call|activate)\b", "Do not activate the cath lab immediately."),
+        ("contains", "STEMI team", "This is not an emergency: call the STEMI team now and give"),
+        ("contains", "Activate the cath lab", None),
+        ("regex", r"\AActivate the cath lab", None),
+        ("regex", r"(?<!not )\bactivate", None),
+        ("regex", r"\bDo not wait\b", None),
+        ("regex", r"(?s)\A(?!.*wait for the X-ray)\s*\S", None),
+        ("not_contains", "Observe him", None),
+    ],
+)
+def test_a_pattern_that_a_negated_sentence_satisfies_is_found(kind: str, pattern: str, passing: str | None) -> None:
+    found = [each for each in lint_scenario(scenario(check(kind, pattern))) if each.code == "negation-passes"]
+    assert bool(found) is (passing is not None)
+    if passing is not None:
+        assert f'"{passing}' in found[0].message
+        assert "advises" in found[0].message
+        assert "`steadyhand mutate`" in found[0].message
+
+
+def test_a_negated_sentence_does_not_matter_to_an_agents_check() -> None:
+    said = EvaluationSpec(type="regex_match", place=HERE, params={"pattern": "cath lab"})
+    assert "negation-passes" not in [each.code for each in lint_scenario(scenario(said))]
