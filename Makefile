@@ -26,7 +26,7 @@ esac; case " $(1) " in *" $$code "*) ;; *) exit 1;; esac
 endef
 
 # examples/gateway is left out: its agent is a Node program with its own packages.
-DEMO := $(addprefix examples/,agents bring_your_own busy conversations decisions local plugins trials)
+DEMO := $(addprefix examples/,agents bring_your_own busy conversations decisions local plugins thoughts trials)
 demo: $(READY) ## run the examples with a scripted model
 	@$(BIN)/steadyhand run $(DEMO) --config examples/steadyhand.toml --json .steadyhand/demo.json --junit .steadyhand/demo.xml --html .steadyhand/demo.html; $(call explain,1)
 	@echo "reports: .steadyhand/demo.html (open it in a browser), demo.json and demo.xml next to it; show it again with: $(BIN)/steadyhand show last"

@@ -60,7 +60,7 @@ def measure() -> list[Figure]:
 def _write_scenario(folder: Path) -> tuple[str, str]:
     """An example with an instant model: thinking time would not be ours."""
     (folder / "stemi.yaml").write_text(EXAMPLE.read_text())
-    reply = "Activate the cath lab now and give aspirin."
+    reply = "Activate the cath lab now. Give aspirin 300 mg."
     (folder / "instant.yaml").write_text(f"rules:\n  - reply: {reply}\n")
     return str(folder / "stemi.yaml"), f"scripted/{folder}/instant.yaml"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -74,7 +75,9 @@ class AmountQuoted(Evaluator[AmountQuotedParams]):
             return inconclusive(f"order {params.order_id} was never looked up in this step")
         amount = f"{found[-1]:.2f}"
         evidence = Evidence(expected=amount, found=result.reply)
-        if amount in result.reply:
+        # 42.50, 42,50 and 42.5, but neither 142.50 nor 42.505.
+        whole, cents = amount.split(".")
+        if re.search(rf"(?<![\d.,]){whole}[.,](?:{cents}|{cents.rstrip('0') or cents})(?![.,]?\d)", result.reply):
             return passed(f"the reply quotes {amount}", evidence=evidence)
         return failed(f"the reply does not quote {amount}", evidence=evidence)
 

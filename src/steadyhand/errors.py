@@ -13,6 +13,7 @@
     |   +-- PluginError         a plugin raised where it should have answered
     |   +-- LimitExceeded       a limit on time, steps or tokens was reached
     +-- StoreError              the run record cannot be read or written
+        +-- DamagedRecord       it is there, but not whole: exit 3
 
 Anything else that escapes is a bug in Steadyhand: one line says where the traceback was written, exit 3.
 """
@@ -122,3 +123,7 @@ class LimitExceeded(TrialError):
 
 class StoreError(SteadyhandError):
     """The run record cannot be read or written."""
+
+
+class DamagedRecord(StoreError):
+    """A run record is damaged, so that nothing in it may count."""

@@ -48,6 +48,7 @@ from steadyhand.ports.agent import (
     Addresses,
     Agent,
     AgentFacts,
+    AgentProcess,
     Judge,
     Judgement,
     NoJudgement,
@@ -93,6 +94,8 @@ from steadyhand.records.chat import (
     ToolSpec,
     Usage,
 )
+from steadyhand.records.deed import Deed
+from steadyhand.records.deed_name import NamedDeed, OfferedTool, ToolOffer
 from steadyhand.records.evaluation import (
     EvaluationResult,
     EvaluationSpec,
@@ -114,6 +117,7 @@ from steadyhand.records.event import (
     Observed,
     ServiceCalled,
     Thought,
+    ToolsOffered,
     TrajectoryStep,
 )
 from steadyhand.records.location import Place
@@ -140,6 +144,7 @@ __all__ = [
     "AgentError",
     "AgentFactory",
     "AgentFacts",
+    "AgentProcess",
     "AgentSettings",
     "AnyEvaluator",
     "AnyEvent",
@@ -155,6 +160,7 @@ __all__ = [
     "ConversationResult",
     "ConversationTurn",
     "Database",
+    "Deed",
     "Environment",
     "EnvironmentFactory",
     "EnvironmentSettings",
@@ -185,9 +191,11 @@ __all__ = [
     "ModelFactory",
     "ModelFacts",
     "ModelSettings",
+    "NamedDeed",
     "NoJudgement",
     "Noted",
     "Observed",
+    "OfferedTool",
     "OnThisMachine",
     "Options",
     "Place",
@@ -218,8 +226,10 @@ __all__ = [
     "TextCheck",
     "Thought",
     "ToolCall",
+    "ToolOffer",
     "ToolServer",
     "ToolSpec",
+    "ToolsOffered",
     "TrajectoryStep",
     "TrialContext",
     "TrialError",

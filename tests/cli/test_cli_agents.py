@@ -101,7 +101,8 @@ def test_one_scenario_has_the_same_verdict_from_every_kind_of_agent(shell, kind,
     (trial,) = _trials(shell)
     assert trial["verdict"] == verdict
     assert trial["agent"].startswith(f"{kind}:")
-    assert [each["verdict"] for each in trial["evaluations"]] == ["passed"] * 2 + [verdict]
+    assert ({each["verdict"] for each in trial["evaluations"]} == {"passed"}) is (verdict == "passed")
+    assert trial["evaluations"][0]["verdict"] == "passed"
 
 
 @pytest.mark.parametrize("agent", [None, "python:./my_agent.py:answer", "command:node ./agent.mjs"])

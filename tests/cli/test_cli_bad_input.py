@@ -180,8 +180,12 @@ def test_what_may_be_repeated(shell):
 @pytest.mark.parametrize(
     ("command", "told"),
     [
-        (["rn"], "no such command 'rn'. Commands: init, validate, "),
-        (["run", "a.yaml", "--modl", "x"], "no such option '--modl'. (Did you mean one of: '--model'"),
+        (["zzz"], "no such command 'zzz'. Commands: init, validate, "),
+        (["rnu"], "no such command 'rnu'; did you mean 'run'? Commands: init, validate, "),
+        (["scenario", "vaildate"], "no such command 'vaildate'; did you mean 'validate'? Commands: run, "),
+        (["run", "a.yaml", "--modle", "x"], "no such option '--modle'; did you mean '--model'?; see `"),
+        (["run", "a.yaml", "--trails", "3"], "no such option '--trails'; did you mean '--trials'?; see `"),
+        (["run", "a.yaml", "--qqq"], "no such option '--qqq'; see `"),
         (["run", "a.yaml", "--trials", "x"], "invalid value for '--trials': 'x' is not a whole number; see"),
         (["run", "a.yaml", "--trials"], "option '--trials' requires an argument; see"),
         (["show"], "missing argument 'RUN'; see `steadyhand show --help`"),

@@ -96,8 +96,10 @@ def test_a_loop_that_lags_is_an_event_and_shown(batch):
 
 def test_the_example_of_a_busy_server(batch):
     shutil.copytree(EXAMPLES / "busy", batch.folder / "busy")
-    shutil.copy(EXAMPLES / "replies.yaml", batch.folder)
-    ended = batch("run", "busy", "--trials", "4", "--no-progress", "--model", "scripted/replies.yaml")
+    for name in ("replies.yaml", "judge.yaml"):
+        shutil.copy(EXAMPLES / name, batch.folder)
+    models = ("--model", "scripted/replies.yaml", "--judge", "scripted/judge.yaml")
+    ended = batch("run", "busy", "--trials", "4", "--no-progress", *models)
     assert ended.code == 0, ended
     assert "retries  4 x scripted/replies.yaml: scripted server error (503)" in ended.out
     assert {retry["ms"] for retry in incidents(batch, "retry")} == {1000}

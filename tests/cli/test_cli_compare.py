@@ -230,5 +230,23 @@ def test_skipped_trials_are_not_undecided_but_not_a_fixed_sample_either(runs: Sh
         gated = runs("gate", name, "--baseline", record(runs, "good"), "--ignore", "vanished-scenario")
         assert gated.code == 3
         assert "Trials ended when their pass rate was decided" in gated.out + gated.err
-    runs("baseline", record(runs, "until"), "--out", "until-baseline.json")
-    assert runs("gate", record(runs, "good"), "--baseline", "until-baseline.json").code == 3
+        refused = runs("baseline", name, "--out", "until-baseline.json")
+        assert refused.code == 2
+        assert "cannot be a baseline: with --until" in refused.err
+        assert "run it without --until" in refused.err
+        assert not (runs.folder / "until-baseline.json").exists()
+
+
+def test_a_baseline_file_that_was_stopped_early_decides_nothing(runs: Shell):
+    runs("baseline", record(runs, "good"), "--out", "base.json")
+    path = runs.folder / "base.json"
+    path.write_text(path.read_text().replace('"entries"', '"stopped_early":true,"entries"', 1))
+    assert runs("gate", record(runs, "good"), "--baseline", "base.json").code == 3
+
+
+def test_a_baseline_with_too_few_trials_for_any_gate_to_fail_says_so(runs: Shell):
+    runs("run", "help.yaml", "--model", "scripted/good.yaml", "--out", "single")
+    ended = runs("baseline", record(runs, "single"), "--out", "base.json")
+    assert (ended.code, "cannot detect a drop" in ended.err) == (0, True)
+    assert runs("gate", record(runs, "single"), "--baseline", "base.json").code == 3
+    assert "cannot detect" not in runs("baseline", record(runs, "good"), "--out", "base.json").err

@@ -52,6 +52,8 @@ SEEN = {
     "prices": (MODEL + '[prices."scripted/replies.yaml"]\ninput = 1e6\noutput = 1e6', AGENT,
                lambda r, t, ended: "cost 15.0" in ended.out),
     "retries": (MODEL.replace("replies", "failing") + "retries = 0", AGENT, lambda r, t, ended: ended.code == 3),
+    "wait_limit_s": (MODEL.replace("replies", "limited") + "wait_limit_s = 0.2", AGENT,
+                     lambda r, t, ended: "a trial may wait 0.2 s (--wait-limit)" in " ".join(ended.out.split())),
     "timeout_s": (MODEL.replace("replies", "hanging") + "timeout_s = 0.2\nretries = 0", AGENT,
                   lambda r, t, ended: ended.code == 3),
     "allow_commands": (MODEL.replace("replies", "command") + "allow_commands = true", AGENT,
@@ -75,7 +77,7 @@ REFUSED = {
     "services": ("[services.shop]\nx = 1", SERVED, "option x"),
     "users": ("[users.llm]\nx = 1", AGENT, "unknown key `x`"),
 }
-OTHERWISE = {"concurrency", "sandbox"}
+OTHERWISE = {"agent_can_read", "concurrency", "isolation", "sandbox", "stall_limit_s"}
 
 
 @pytest.fixture
@@ -84,6 +86,7 @@ def ready(shell: Shell) -> Shell:
     shell.write("replies.yaml", YES.replace("reply: hello", usage))
     shell.write("b.yaml", YES)
     shell.write("failing.yaml", "rules:\n  - {reply: hello, fail: {kind: server, attempts: 1}}\n")
+    shell.write("limited.yaml", "rules:\n  - {reply: hello, fail: {kind: rate_limit, attempts: 50}}\n")
     shell.write("hanging.yaml", "rules:\n  - {reply: hello, fail: {kind: hang}}\n")
     call = "{name: run_command, arguments: {command: echo from-a-command-$((40+2))}}"
     shell.write("command.yaml", f"rules:\n  - {{tool_results: true, reply: hello}}\n  - tool_calls: [{call}]\n")
@@ -134,6 +137,19 @@ def test_rubrics_are_found_in_their_folder(ready):
     ready.write("mine_here/mine.yaml", "name: mine\ndimensions: [{name: a, weight: 1.0, description: d}]\n")
     ready.write("steadyhand.toml", f'{MODEL}rubrics = "mine_here"\n')
     assert ready("validate", "a.yaml").code == 0
+
+
+def test_isolation_and_what_agents_can_read(ready):
+    ready.write("a.scenario.yaml", AGENT)
+    ready.write("agent.py", "def agent(message): return open('a.scenario.yaml').read()[-1:] + 'hello'\n")
+    for settings, word in (("isolation = 'none'", "none"), ("agent_can_read = ['a.scenario.yaml']", "room")):
+        ready.write("steadyhand.toml", f"agent = 'python:agent.py:agent'\n{settings}\n")
+        ended = ready("run", "a.scenario.yaml", "--json", "r.json")
+        assert ended.code == 0, ended.out + ended.err
+        assert f"isolation: {word}" in ended.out
+        assert (
+            "a.scenario.yaml" in str(json.loads((ready.folder / "r.json").read_text())["run"]["agent_can_read"])
+        ) is (word == "room")
 
 
 def test_concurrency_and_sandbox(ready):

@@ -34,7 +34,7 @@ ENDED = {
     "length": ("passed", "length"),
     "content_filter": ("error", "content_filter"),
     "filtered_whole": ("error", "content_filter"),
-    "refusal": ("passed", "refusal"),
+    "refusal": ("inconclusive", "refusal"),
     "error": ("error", "error"),
     "pause_turn": ("error", "pause_turn"),
     "novel": ("inconclusive", "unknown"),

@@ -71,12 +71,61 @@ def test_its_test_and_its_scenarios_pass_under_pytest(started: Shell):
 def test_its_ci_file_runs_commands_that_exist(started: Shell):
     job = yaml.safe_load((started.folder / CI).read_text())["jobs"]["scenarios"]
     commands = [step["run"].split() for step in job["steps"] if "run" in step]
+    assert commands[0][0] == "echo", "the command that installs Steadyhand is the user's to give"
     ours = [words[1:] for words in commands if words[0] == "steadyhand"]
     assert [words[0] for words in ours] == ["validate", "run"]
     assert {words[0] for words in ours} <= set(_COMMANDS)
     for words in ours:
         assert started(*words).code == 0
     assert (started.folder / "scenarios.xml").exists()
+
+
+def install_step(folder: Path) -> str:
+    steps = yaml.safe_load((folder / CI).read_text())["jobs"]["scenarios"]["steps"]
+    return next(step["run"] for step in steps if "run" in step)
+
+
+def test_the_install_step_fails_with_what_to_put_there(started: Shell):
+    ran = subprocess.run(
+        ["bash", "-e", "-c", install_step(started.folder)], capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 1
+    assert "put the command that installs it into .github/workflows/steadyhand.yml" in ran.stdout
+    assert "on no package index" in (started.folder / CI).read_text()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "pip install ./steadyhand.whl",
+        "pip install 'steadyhand @ git+https://a.b/s' # ü: \\1 ${{ x }}",
+        "a\nb",
+    ],
+)
+def test_the_users_own_install_command_is_written_as_it_is(shell: Shell, command: str):
+    ended = shell("init", "p", "--install", command)
+    assert ended.code == 0
+    assert "to do" not in ended.out
+    assert install_step(shell.folder / "p") == command
+    assert "package index" not in (shell.folder / "p" / CI).read_text()
+
+
+def test_a_blank_install_command_is_refused(shell: Shell):
+    ended = shell("init", "p", "--install", " ")
+    assert (ended.code, "--install needs a command" in ended.err) == (2, True)
+    assert not (shell.folder / "p").exists()
+
+
+def test_run_records_are_kept_out_of_git(started: Shell):
+    assert ".steadyhand/" in (started.folder / ".gitignore").read_text().splitlines()
+
+
+def test_an_existing_gitignore_stays_as_it_is(shell: Shell):
+    mine = shell.write(".gitignore", "mine\n")
+    ended = shell("init")
+    assert ended.code == 0, ended.err
+    assert mine.read_text() == "mine\n"
+    assert "add a line `.steadyhand/`" in ended.out
 
 
 @pytest.mark.parametrize("name", ["steadyhand.toml", "agent.py", CI.as_posix(), "schemas/agent.schema.json"])

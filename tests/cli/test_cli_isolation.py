@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import signal
 import sqlite3
@@ -118,11 +119,15 @@ def _until(condition: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
-def _gone(pid: int) -> bool:
-    try:
-        return ")" in (stat := Path(f"/proc/{pid}/stat").read_text()) and stat.rpartition(")")[2].split()[0] == "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return True
+def _agents(folder: Path) -> list[str]:
+    """The processes of agents that were started in the folder. The number that an agent gives is that of its room."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            here = (process / "cwd").readlink() == folder.resolve()
+            if here and b"python_child:main" in (process / "cmdline").read_bytes():
+                found.append(process.name)
+    return found
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
@@ -135,12 +140,13 @@ def test_a_run_with_a_stuck_agent_is_stopped_and_leaves_no_process(shell, signal
     tell = shell.folder / "pid"
     running = shell.start("run", ".", "--agent", "python:./mine.py:agent", TELL=str(tell))
     _until(lambda: running.poll() is not None or (tell.is_file() and bool(tell.read_text())))
+    assert running.poll() is not None or _agents(shell.folder)
     for each in signals:
         running.send_signal(each)
         time.sleep(0.3)
     out, err = running.communicate()
     assert running.returncode == (-signal.SIGKILL if signals == (signal.SIGKILL,) else ExitCode.INTERRUPTED), out + err
-    _until(lambda: _gone(int(tell.read_text())))
+    _until(lambda: not _agents(shell.folder))
 
 
 @pytest.mark.usefixtures("forked_agents")

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import threading
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import ClassVar
 
 import pytest
 
@@ -112,3 +116,57 @@ def test_an_invalid_url_is_refused_before_anything_runs(desk):
     ended = desk(*RUN, "--otel", "collector:4318")
     assert ended.code == 2
     assert "--otel: 'collector:4318/v1/traces' is not a URL; expected http://HOST:PORT" in ended.err
+
+
+class _Redirect(BaseHTTPRequestHandler):
+    target = ""
+
+    def do_POST(self):
+        self.rfile.read(int(self.headers["content-length"]))
+        self.send_response(302)
+        self.send_header("Location", self.target)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *_):
+        pass
+
+
+class _Elsewhere(BaseHTTPRequestHandler):
+    received: ClassVar[list[dict[str, str]]] = []
+
+    def do_GET(self):
+        self.received.append(dict(self.headers))
+        self.send_response(200)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    do_POST = do_GET  # noqa: N815 - as the library calls it
+
+    def log_message(self, *_):
+        pass
+
+
+@contextmanager
+def handled_by(handler):
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+def test_a_redirect_is_not_followed_and_counts_as_lost(desk):
+    """The key of the endpoint must not reach another host, and a redirected POST loses its body."""
+    with handled_by(_Elsewhere) as elsewhere, handled_by(_Redirect) as first:
+        _Redirect.target = f"{elsewhere}/v1/traces"
+        variables = {
+            "OTEL_EXPORTER_OTLP_ENDPOINT": first,
+            "OTEL_EXPORTER_OTLP_HEADERS": "Authorization=Bearer%20s3cret",
+        }
+        ended = desk(*ONE_AGENT, "--otel", **variables)
+    assert ended.code == 0, ended.out + ended.err
+    assert _Elsewhere.received == []
+    assert "--otel: 3 trials were not exported" in ended.err
+    assert "it redirects (302) to" in ended.err

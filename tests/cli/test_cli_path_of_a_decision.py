@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 
-MOST_MODULES = 60
+MOST_MODULES = 69
 WATCH = """
 import json, os, sys, threading
 import steadyhand

@@ -112,7 +112,7 @@ def test_runs_and_show_read_the_record_back(shell):
     listed = shell("runs")
     run_id = listed.out.split("\n")[1].split()[0]
     shown = shell("show", run_id)
-    assert (listed.code, shown.code) == (0, 0)
+    assert (listed.code, shown.code) == (0, first.code) == (0, 1)
     assert shown.out == first.out
     assert shell("show", "last").out == first.out
     assert shell("show", "nothing").code == 2

@@ -154,6 +154,17 @@ def test_a_rubric_is_scored_only_by_a_judge_that_was_named(shell):
     assert (rubric["name"], rubric["scored"], rubric["overall"]) == ("rubric_clinical", False, None)
     assert "`--judge provider/model`" in rubric["reason"]
     assert "rubric rubric_clinical not scored: a rubric needs a judge other than the model under test" in unscored.out
+    shell.write("b.yaml", (shell.folder / "a.yaml").read_text().replace("SCN-C-001", "SCN-C-002"))
+    shell.write("c.yaml", (shell.folder / "a.yaml").read_text().replace("SCN-C-001", "SCN-C-003"))
+    text = (shell.folder / "c.yaml").read_text().replace("rubric_clinical", "rubric_robotic")
+    shell.write("c.yaml", text)
+    several = " ".join(shell("run", ".", "--html", "r.html").out.split())
+    assert several.count("a rubric needs a judge") == 1
+    assert several.count("A judge would score how good each answer is") == 1
+    assert "rubric rubric_clinical, rubric_robotic not scored" in several
+    assert "(3 trials)" in several
+    for name in ("b.yaml", "c.yaml"):
+        (shell.folder / name).unlink()
     scored = shell("run", ".", "--judge", "scripted/judge.yaml", "--json", "r.json")
     assert scored.code == 0, scored.out
     rubric = json.loads((shell.folder / "r.json").read_text())["trials"][0]["rubric"]

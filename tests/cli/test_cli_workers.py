@@ -410,3 +410,21 @@ def test_ray_is_not_installed(batch):
     assert (
         ended.err == "steadyhand: --engine ray: Ray is not installed; install it with `pip install 'steadyhand[ray]'`\n"
     )
+
+
+def test_a_worker_that_is_stopped_is_replaced_and_nothing_runs_twice(batch):
+    """Half a minute of silence is stated in the documentation."""
+    with Loopback(lambda request: Answer(text="I call for help now.", delay_s=0.02)) as server:
+        batch.write("steadyhand.toml", f'model = "openai/m"\n[providers.openai]\nbase_url = "{server.url}"\n')
+        process = batch.start("run", "untimed.yaml", "--trials", "300", "--workers", "2", "--seed", "3")
+        batch.wait_for(20, process)
+        stopped = workers_of(process.pid)[0]
+        os.kill(stopped, signal.SIGSTOP)
+        out, err = process.communicate()
+    assert process.wait() == 0, out + err
+    assert "it was silent for 30 s, and was killed" in err
+    assert not alive(stopped)
+    reader = batch.reader()
+    assert reader.finished
+    assert reader.counts()[Verdict.PASSED] == 300
+    assert len({trial.key for trial in reader.trials()}) == 300

@@ -24,6 +24,7 @@ from msgspec.structs import replace
 
 from steadyhand.builtin.agents.model import ModelAgent
 from steadyhand.builtin.agents.runtime import RuntimeAgent
+from steadyhand.builtin.agents.toolbox import WORKSPACE_TOOLS
 from steadyhand.builtin.models.openai import OpenAIModel
 from steadyhand.compose.scenarios import build_registry
 from steadyhand.engine.trial import run_trial
@@ -522,7 +523,7 @@ async def test_one_that_declares_to_close_at_once_waits_for_nothing(build, trial
     ("name", "facts"),
     [
         ("model", {"closes_at_once": True, "asks_model": "once"}),
-        ("runtime", {"asks_model": "repeatedly"}),
+        ("runtime", {"asks_model": "repeatedly", "own_tools": WORKSPACE_TOOLS}),
         ("python", {"uses_gateway": True, "names_python": True}),
         ("command", {"uses_gateway": True}),
         (

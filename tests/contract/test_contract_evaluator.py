@@ -46,13 +46,21 @@ PARAMS: dict[str, list[dict[str, Any]]] = {
     "contains": [{"pattern": "x"}],
     "not_contains": [{"pattern": "x"}],
     "judge": [{"judge_criterion": "x"}],
+    "advises": [{"action": "order x", "judge_criterion": "x"}],
+    "forbids": [{"action": "order x", "judge_criterion": "x"}],
+    "states": [{"of": "x", "value": "1 mg", "judge_criterion": "x"}],
+    "chooses": [{"options": ["y", "z"], "expected": "y", "judge_criterion": "x"}],
+    "nothing_else": [{"judge_criterion": "x"}],
     "latency_budget": [{"target_ms": 1, "acceptable_ms": 2, "critical_ms": 3}],
     "sequence": [{"rules": [{"never": "a"}]}],
     "service_called": [{"service": "s"}, {"service": "s", "max_count": 0}],
     "database_query": [{"query": "SELECT 1", "row_count": 1}],
 }
-JUDGED = {"llm_judge", "judge"}
-READ_AT = {"trajectory": "actions", "service_calls": "services", "files": "files"}
+JUDGED = {"llm_judge", "judge", "advises", "forbids", "states", "chooses", "nothing_else"}
+ASKS_IN_DOUBT = {"holds_across_turns"}
+"""They ask only what rules cannot tell."""
+
+READ_AT = {"deeds": "deeds", "trajectory": "actions", "service_calls": "services", "files": "files"}
 """Where it is in a result. The times of model calls are not something the agent did."""
 
 
@@ -100,6 +108,9 @@ async def test_it_reads_what_it_declares(type_: str, params: dict[str, Any], tmp
     await trial.parts.database.close()
     await trial.environment.teardown()
     declared = set(getattr(evaluator, "reads", ()))
+    if "deeds" in seen:  # one list of actions and service calls; the check declares which of them it rests on
+        assert declared & {"actions", "services"}
+        seen = (seen - {"deeds"}) | declared
     assert declared <= seen
     assert seen == declared or (type_ in JUDGED and not declared)
 
@@ -135,7 +146,7 @@ async def test_a_check_asks_a_judge_exactly_when_it_declares_to(tmp_path: Path, 
     finally:
         await environment.teardown()
     declared = needs_judge(evaluator, checked)
-    assert bool(judge.asked) == declared
+    assert bool(judge.asked) == declared or (declared and type_ in ASKS_IN_DOUBT)
 
 
 def test_every_evaluator_is_held_to_it():

@@ -104,6 +104,7 @@ CHECKS: list[tuple[str, dict[str, Any], str, bool, bool]] = [
 READ_THE_MESSAGES_ONLY = {
     "regex_match", "regex", "contains", "not_contains", "judge", "llm_judge", "conversation_length",
     "conversation_flow", "user_satisfaction", "context_retention", "holds_across_turns",
+    "advises", "forbids", "states", "chooses", "nothing_else",
 }  # fmt: skip
 
 
@@ -156,8 +157,6 @@ def _expected(shows: Shows, reads: str, params: dict[str, Any], holds: bool, *, 
     sight = shows.of(reads) if reads else "seen"  # pyright: ignore[reportArgumentType]
     if sight == "not_seen":
         return Verdict.INCONCLUSIVE
-    if reads == "actions" and not shows.arguments and acts:  # it was done, but with unknown parameters
-        return Verdict.INCONCLUSIVE
     return Verdict.PASSED if holds else Verdict.FAILED
 
 
@@ -188,13 +187,13 @@ async def test_silence_about_a_tool_that_is_not_ours_proves_nothing_where_only_o
         ("sequence", {"rules": [{"always": "wipe"}]}),
         ("sequence", {"rules": [{"before": ["refund", "wipe"]}]}),
         ("trajectory_contains_action", {"action": "REFUND"}),
-        ("trajectory_contains_action", {"action": "execute", "max_count": 0}),
+        ("trajectory_contains_action", {"action": "execute", "max_count": 0}),  # a call of the service `database`
     ]
     shows = Shows(actions="seen", served_only=served_only)
     record = await _tried(shows, tmp_path, acts=True, checks=checks)
     verdicts = [found.verdict for found in record.evaluations]
     passed, failed, unknown = Verdict.PASSED, Verdict.FAILED, Verdict.INCONCLUSIVE
     seen = [passed, failed, passed, passed, failed, passed]
-    assert verdicts == [*([unknown] * 6 if served_only else seen), passed, passed]
+    assert verdicts == [*([unknown] * 6 if served_only else seen), passed, failed]
     if served_only:
         assert all("wipe is not one of the tools served" in found.message for found in record.evaluations[:6])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from pathlib import Path
@@ -34,7 +35,9 @@ class HeldGate:
         self._error = error
 
     @asynccontextmanager
-    async def admit(self, model: str, request: ChatRequest) -> AsyncIterator[OpenAdmission]:
+    async def admit(
+        self, model: str, request: ChatRequest, *, patience_s: float = math.inf
+    ) -> AsyncIterator[OpenAdmission]:
         await asyncio.sleep(self._wait_s)
         if self._error is not None:
             raise self._error

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from steadyhand.engine.negation import Reading, normal, places, reading
+from steadyhand.language.answer import Certainty
+from steadyhand.language.keywords import keyword_readings, mentions
 from steadyhand.look_alikes import mixes_scripts
 from steadyhand.text_fold import aligned, as_read, fold
 from steadyhand.text_match import find_forbidden, is_forbidden
@@ -356,22 +357,21 @@ def test_case_alone_is_told_apart_where_case_matters(case_sensitive):
 @pytest.mark.parametrize(
     ("text", "keyword", "said"),
     [
-        ("It is sоlved, thanks", "solved", Reading.MEANT),
-        ("It is nоt solved", "solved", Reading.NEGATED),
-        ("It is n\u200bot solved", "solved", Reading.NEGATED),
-        ("It isn&#39;t solved", "solved", Reading.NEGATED),
-        ("解決\nしました", "解決しました", Reading.MEANT),
-        ("ｶｲｹﾂ", "カイケツ", Reading.MEANT),
-        ("تم حَلّ المشكلة", "تم حل المشكلة", Reading.MEANT),
-        ("ÇÖZÜLDÜ İYİ", "çözüldü iyi", Reading.MEANT),
+        ("It is sоlved, thanks", "solved", Certainty.YES),
+        ("It is nоt solved", "solved", Certainty.NO),
+        ("It is n\u200bot solved", "solved", Certainty.NO),
+        ("It isn&#39;t solved", "solved", Certainty.NO),
+        ("解決\nしました", "解決しました", Certainty.YES),
+        ("ｶｲｹﾂ", "カイケツ", Certainty.YES),
+        ("تم حَلّ المشكلة", "تم حل المشكلة", Certainty.YES),
+        ("ÇÖZÜLDÜ İYİ", "çözüldü iyi", Certainty.YES),
     ],
 )
 def test_keywords_are_compared_in_the_fold(text, keyword, said):
-    heard = normal(text)
-    (place,) = places(heard, keyword)
-    assert reading(heard, *place) is said
+    (found,) = keyword_readings(text, [keyword])
+    assert found.reading.answer is said
 
 
 def test_a_keyword_beside_a_script_without_spaces_is_a_whole_word():
-    assert places(normal("問題 solved です"), "solved")
-    assert not places(normal("問題 unsolved です"), "solved")
+    assert mentions("問題 solved です", "solved")
+    assert not mentions("問題 unsolved です", "solved")

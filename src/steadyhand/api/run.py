@@ -34,15 +34,16 @@ from steadyhand.compose.execution import Execution
 from steadyhand.compose.run import Run, quick_loop
 from steadyhand.compose.scenarios import Given, combinations_of, load_files, open_registries
 from steadyhand.compose.settings import Settings, under_test
-from steadyhand.errors import SetupError, StoreError
+from steadyhand.errors import DamagedRecord, SetupError, StoreError
 from steadyhand.judging.run_comparison import Comparison
 from steadyhand.plugins.plugin import AgentSettings, Plugin
 from steadyhand.ports.observer import RunObserver
 from steadyhand.records.config import RunOptions, Selection
+from steadyhand.records.isolation import IsolationChoice
 from steadyhand.records.scenario import Scenario
 from steadyhand.spec.load import Loaded
-from steadyhand.spec.validation import nearest
 from steadyhand.store.reader import RunReader, find_run
+from steadyhand.suggestion import nearest
 
 Source = StrPath | Mapping[str, Any] | Scenario
 """A file, folder, glob or library; a dictionary with the structure of a scenario file; or a `Scenario` from `load`."""
@@ -76,11 +77,16 @@ class RunArguments(TypedDict, total=False):
     ray_env: Sequence[str]
     timeout_s: float | None
     retries: int | None
+    wait_limit_s: float | None
+    stall_limit_s: float | None
     strict_judge: bool
     judge_canaries: StrPath | None
     sandbox: bool
+    isolation: IsolationChoice | None
+    agent_can_read: Sequence[str]
     allow_commands: bool
     enforce_deadline: bool
+    judge_timeline: bool
     in_process: bool
     trust: bool
     trials: int | None
@@ -381,6 +387,8 @@ async def _execute(prepared: Run, observer: RunObserver | None) -> RunResult:
     path = await execution.execute([] if observer is None else [observer])
     if execution.broken is not None:
         message = prepared.redactor.text(str(execution.broken))
+        if isinstance(execution.broken, DamagedRecord):
+            raise DamagedRecord(message) from execution.broken
         raise StoreError(f"{message}; finished trials are in {path}") from execution.broken
     if execution.crashed is not None:
         raise execution.crashed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from steadyhand.children.channel import RemoteError
@@ -40,23 +41,26 @@ class Order(Record, array_like=True):
 
 
 class Orders(Record, array_like=True, omit_defaults=True):
-    """From the driver to a worker: trials, and permits for model calls (with the reason why each waited) or refusals.
+    """From the driver to a worker: trials, and permits for model calls (with the reason why each waited, and how long
+    the provider was to blame for it) or refusals.
 
     `now` is the driver's time of day.
     """
 
     trials: list[Order] = []
-    granted: list[tuple[int, str]] = []
+    granted: list[tuple[int, str, float]] = []
     refused: list[tuple[int, RemoteError]] = []
     now: float = 0.0
 
 
 class LeaveRequest(Record, array_like=True):
-    """A request for a permit to call a model; `amount` is the expected number of tokens."""
+    """A request for a permit to call a model; `amount` is the expected number of tokens, `patience_s` how long the call
+    may wait for a provider that does not answer."""
 
     number: int
     model: str
     amount: float
+    patience_s: float = math.inf
 
 
 class CallEnd(Record, array_like=True):

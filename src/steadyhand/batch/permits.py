@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import math
 from collections.abc import Callable, Collection, Generator
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
 from typing import Protocol, Self
@@ -26,7 +27,7 @@ from steadyhand.records.chat import ChatRequest, ChatResponse
 class Applicant(Protocol):
     """A worker, as seen by the driver."""
 
-    def grant(self, number: int, reason: str) -> None: ...
+    def grant(self, number: int, reason: str, blamed_s: float) -> None: ...
 
     def refuse(self, number: int, error: RemoteError) -> None: ...
 
@@ -42,11 +43,11 @@ class PermitDesk:
         self._waits: dict[int, AbstractContextManager[None]] = {}
 
     def ask(self, ask: LeaveRequest) -> None:
-        admission = self._gate.admit_amount(ask.model, ask.amount)
+        admission = self._gate.admit_amount(ask.model, ask.amount, ask.patience_s)
         try:
             if admission.at_once():
                 self._held[ask.number] = admission
-                self._applicant.grant(ask.number, "")
+                self._applicant.grant(ask.number, "", 0.0)
                 return
         except ModelError as error:
             self._applicant.refuse(ask.number, remote_error(error))
@@ -62,7 +63,7 @@ class PermitDesk:
             self._applicant.refuse(number, remote_error(error))
             return
         self._held[number] = admission
-        self._applicant.grant(number, admission.reason)
+        self._applicant.grant(number, admission.reason, admission.blamed_s)
 
     def end(self, end: CallEnd) -> None:
         if (task := self._queued.get(end.number)) is not None:
@@ -162,13 +163,16 @@ class RemoteGate:
         self.clock: Clock = clock
         self.send_ask = ask
         self.send_end = end
-        self.asked: dict[int, asyncio.Future[str]] = {}
+        self.asked: dict[int, asyncio.Future[tuple[str, float]]] = {}
 
-    def admit(self, model: str, request: ChatRequest) -> AbstractAsyncContextManager[Admission]:
+    def admit(
+        self, model: str, request: ChatRequest, *, patience_s: float = math.inf
+    ) -> AbstractAsyncContextManager[Admission]:
         if self._leaves_alone(model):
-            return self._own.admit(model, request)
+            return self._own.admit(model, request, patience_s=patience_s)
         starts = self._starts.setdefault(provider_of(model), _Starts(self.clock, self._opening_s))
-        ask = LeaveRequest(number=next(self._numbers), model=model, amount=expected_tokens(request))
+        amount = expected_tokens(request)
+        ask = LeaveRequest(number=next(self._numbers), model=model, amount=amount, patience_s=patience_s)
         return _RemoteAdmission(self, ask, starts)
 
     @contextmanager
@@ -183,9 +187,9 @@ class RemoteGate:
         finally:
             self._wait(BackOff(number=number))
 
-    def granted(self, number: int, reason: str) -> None:
+    def granted(self, number: int, reason: str, blamed_s: float) -> None:
         if (waiting := self.asked.get(number)) is not None and not waiting.done():
-            waiting.set_result(reason)
+            waiting.set_result((reason, blamed_s))
 
     def refused(self, number: int, error: RemoteError) -> None:
         if (waiting := self.asked.get(number)) is not None and not waiting.done():
@@ -201,13 +205,14 @@ class RemoteGate:
 class _RemoteAdmission:
     """Implements `Admission` with a permit from the driver."""
 
-    __slots__ = ("_ask", "_end", "_gate", "_starts", "reason")
+    __slots__ = ("_ask", "_end", "_gate", "_starts", "blamed_s", "reason")
 
     def __init__(self, gate: RemoteGate, ask: LeaveRequest, starts: _Starts) -> None:
         self._gate = gate
         self._ask = ask
         self._starts = starts
         self._end: CallEnd = CallEnd(number=ask.number)
+        self.blamed_s: float = 0.0
         self.reason: str = ""
 
     async def __aenter__(self) -> Self:
@@ -216,7 +221,7 @@ class _RemoteAdmission:
         waiting = gate.asked[number] = asyncio.get_running_loop().create_future()
         gate.send_ask(self._ask)
         try:
-            self.reason = await waiting
+            self.reason, self.blamed_s = await waiting
             await self._starts.after_leave()
         except BaseException:
             gate.send_end(self._end)

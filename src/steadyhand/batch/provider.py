@@ -3,109 +3,35 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
+from types import TracebackType
 from typing import NamedTuple, Self
 from urllib.parse import urlsplit
 
+from steadyhand.batch.breaker import DOWN, Breaker
 from steadyhand.batch.limits import SPACING_S, Pace, Spend, Window
+from steadyhand.engine.model_call import WAIT_LIMIT_S
 from steadyhand.errors import ModelError
 from steadyhand.ports.model import Clock
 from steadyhand.records.base import Record
 from steadyhand.records.chat import ChatRequest, ChatResponse
 from steadyhand.records.run import CallWait
 
-TOLERATED = 10
-FIRST_PAUSE_S = 1.0
-LONGEST_PAUSE_S = 30.0
-GIVE_UP_S = 120.0
-_DOWN = frozenset(("connect", "server", "timeout"))
-_UP = frozenset(("rate_limit", "auth", "refused"))
-
-
-class Breaker:
-    """A circuit breaker that counts consecutive failures. Closed: all calls may start. Open: no call may start until a
-    pause is over; then a single call probes the provider.
-
-    If the probe succeeds, the breaker closes; if it fails, the next pause is twice as long. After `GIVE_UP_S` without a
-    success, calls no longer wait: the rest of the run ends in error, and a resume repeats it.
-    """
-
-    def __init__(self) -> None:
-        self._failures: int = 0
-        self._pause_s: float = FIRST_PAUSE_S
-        self._down_since: float | None = None
-        self._closed_until: float = 0.0
-        self._probing: bool = False
-        self.last_error: str = ""
-
-    @property
-    def open(self) -> bool:
-        return self._down_since is not None
-
-    def wait_s(self, now: float) -> float:
-        """0 if an attempt may start now. While a probe is running, the others poll."""
-        if self._down_since is None:
-            return 0.0
-        if self._probing:
-            return min(self._pause_s, 1.0)
-        return max(0.0, self._closed_until - now)
-
-    def given_up(self, now: float) -> bool:
-        return self._down_since is not None and now - self._down_since >= GIVE_UP_S
-
-    def down_s(self, now: float) -> float:
-        return 0.0 if self._down_since is None else now - self._down_since
-
-    def starts(self) -> bool:
-        """An attempt starts now. True if it is the probe."""
-        self._probing = self._down_since is not None
-        return self._probing
-
-    def succeeded(self) -> bool:
-        """True if the provider is back."""
-        self._failures = 0
-        self._probing = False
-        back = self._down_since is not None
-        self._down_since = None
-        self._pause_s = FIRST_PAUSE_S
-        return back
-
-    def abandoned(self) -> None:
-        """The probe was cancelled: another call may probe."""
-        self._probing = False
-
-    def failed(self, now: float, error: ModelError, *, probe: bool) -> bool:
-        """True if this failure opened the breaker. A deliberate refusal shows that the provider is up."""
-        if probe:
-            self._probing = False
-        if error.kind in _UP:
-            self.succeeded()
-        if error.kind not in _DOWN:
-            return False
-        self.last_error = str(error)
-        self._failures += 1
-        if self._down_since is not None:
-            if probe:
-                self._pause_s = min(self._pause_s * 2, LONGEST_PAUSE_S)
-                self._closed_until = now + self._pause_s
-            return False
-        if self._failures < TOLERATED:
-            return False
-        self._down_since = now
-        self._closed_until = now + self._pause_s
-        return True
-
-
 LONGEST_HOLD_S = 90.0
+_LOOK_S = 1.0
+_BLAMED = DOWN | {"rate_limit"}
 
 
 class Obstacle(NamedTuple):
-    """How long a call must wait, and why: nothing if it may start. `down` is whether the provider is down."""
+    """How long a call must wait, and why: nothing if it may start. `down` is whether the provider is down, `ours`
+    whether this is a limit of the configuration."""
 
     wait_s: float = 0.0
     why: str = ""
     down: bool = False
+    ours: bool = False
 
 
 _NO_OBSTACLE = Obstacle()
@@ -121,16 +47,20 @@ class ProviderLimits(Record):
 
 
 class Provider:
-    """Shared by all of a run's calls to the provider."""
+    """Shared by all of a run's calls to the provider. Nobody waits longer than `wait_s` if it does not answer."""
 
-    def __init__(self, name: str, limits: ProviderLimits, clock: Clock) -> None:
+    def __init__(self, name: str, limits: ProviderLimits, clock: Clock, wait_s: float) -> None:
         self.name: str = name
         self.clock: Clock = clock
-        self.breaker: Breaker = Breaker()
+        self.breaker: Breaker = Breaker(wait_s)
         self.pace: Pace = Pace(limits.spacing_s)
         self.requests: Window | None = _window(limits.requests_per_minute)
         self.tokens: Window | None = _window(limits.tokens_per_minute)
         self.slots: asyncio.Semaphore | None = asyncio.Semaphore(limits.concurrency) if limits.concurrency else None
+        self.queued: int = 0
+        self._wait_limit_s: float = wait_s
+        self._refused_since: float | None = None
+        self.last_refusal: str = ""
         self._turn: asyncio.Lock = asyncio.Lock()
         self._held_until: float = 0.0
         self._active: int = 0
@@ -154,9 +84,11 @@ class Provider:
             return _NO_OBSTACLE
         waits = [Obstacle(self._held_until - now, self._limited)]
         if self.requests is not None:
-            waits.append(Obstacle(self.requests.wait_s(now, 1.0), f"{self.name}'s limit on requests per minute"))
+            why = f"{self.name}'s limit on requests per minute"
+            waits.append(Obstacle(self.requests.wait_s(now, 1.0), why, ours=True))
         if self.tokens is not None:
-            waits.append(Obstacle(self.tokens.wait_s(now, amount), f"{self.name}'s limit on tokens per minute"))
+            why = f"{self.name}'s limit on tokens per minute"
+            waits.append(Obstacle(self.tokens.wait_s(now, amount), why, ours=True))
         longest = max(waits)
         return longest if longest.wait_s > 0 else _NO_OBSTACLE
 
@@ -185,8 +117,36 @@ class Provider:
     def ended(self) -> None:
         self._active -= 1
 
+    def succeeded(self) -> None:
+        self._refused_since = None
+
+    def refused(self, error: ModelError) -> None:
+        """The provider failed or limits our rate."""
+        if self._refused_since is None:
+            self._refused_since = self.clock.now()
+        self.last_refusal = str(error)
+
+    def blamed_s(self, since: float) -> float:
+        """For how much of the time since then the provider is to blame if a call waits: it has refused or failed, and
+        answered nobody since. While it answers others, a call waits for its turn."""
+        return 0.0 if self._refused_since is None else max(0.0, self.clock.now() - max(since, self._refused_since))
+
+    def out_of_patience(self, waited_s: float) -> ModelError:
+        return ModelError(
+            f"{self.name} has answered nobody for {waited_s:.0f} s; given up: a trial may wait "
+            f"{self._wait_limit_s:g} s for servers (--wait-limit). Last error: {self.last_refusal}",
+            kind="connect",
+        )
+
+    def makes_wait(self, amount: float) -> bool:
+        """Whether a call cannot start now, apart from the spacing of starts. Raises `ModelError` as `obstacle`."""
+        full = self.slots is not None and self.slots.locked()
+        return full or self.pace.slowed or bool(self.obstacle(amount).why)
+
     def hold(self, seconds: float) -> None:
-        """The provider asked for a pause, which applies to all calls."""
+        """The provider asked for a pause, which applies to all calls, unless it is longer than anybody waits."""
+        if seconds > self._wait_limit_s:
+            return
         self._held_until = max(self._held_until, self.clock.now() + min(seconds, LONGEST_HOLD_S))
 
     def begin_wait(self, obstacle: Obstacle) -> object:
@@ -230,6 +190,8 @@ class Provider:
                     reason = obstacle.why
                     self._waiting[mark] = (obstacle, self.clock.now() + obstacle.wait_s)
                     await self.clock.sleep(obstacle.wait_s)
+                    if obstacle.ours and self._refused_since is not None:
+                        self._refused_since += obstacle.wait_s  # nobody asked it meanwhile
         finally:
             self.end_wait(mark)
 
@@ -262,30 +224,54 @@ class ProviderGate:
         clock: Clock,
         limits: Mapping[str, ProviderLimits] | None = None,
         note: Callable[[str], None] = lambda message: None,
+        wait_s: float = WAIT_LIMIT_S,
     ) -> None:
         self._clock = clock
+        self._wait_s = wait_s
         self._limits = limits or {}
-        self._note = note
+        self.note = note
         self._providers: dict[str, Provider] = {}
         self._of_model: dict[str, Provider] = {}
+        self._failing_since: float | None = None
 
-    def admit(self, model: str, request: ChatRequest) -> ProviderAdmission:
+    def admit(self, model: str, request: ChatRequest, *, patience_s: float = math.inf) -> ProviderAdmission:
         provider = self._of_model.get(model) or self._provider(model)
         amount = 0.0 if provider.tokens is None else expected_tokens(request)
-        return ProviderAdmission(provider, amount, self._note)
+        return ProviderAdmission(provider, amount, self, patience_s)
 
-    def admit_amount(self, model: str, amount: float) -> ProviderAdmission:
+    def admit_amount(self, model: str, amount: float, patience_s: float = math.inf) -> ProviderAdmission:
         """For a call made elsewhere that is expected to use that many tokens."""
-        return ProviderAdmission(self._of_model.get(model) or self._provider(model), amount, self._note)
+        return ProviderAdmission(self._of_model.get(model) or self._provider(model), amount, self, patience_s)
 
     @contextmanager
     def backing_off(self, model: str, error: ModelError, seconds: float) -> Generator[None]:
         provider = self._provider(model)
         mark = provider.begin_wait(Obstacle(seconds, f"{provider.name} {_short(error)}"))
+        provider.queued += 1
         try:
             yield
         finally:
+            provider.queued -= 1
             provider.end_wait(mark)
+
+    def progressed(self) -> None:
+        """A call was answered, or a trial was completed."""
+        self._failing_since = None
+
+    def failed(self) -> None:
+        if self._failing_since is None:
+            self._failing_since = self._clock.now()
+
+    def failing_s(self) -> float:
+        """For how long providers have been failing without any progress of the run."""
+        return 0.0 if self._failing_since is None else self._clock.now() - self._failing_since
+
+    def last_refusal(self) -> str:
+        return next((each.last_refusal for each in self._providers.values() if each.last_refusal), "")
+
+    def waiting_calls(self) -> int:
+        """How many calls cannot be made now, or wait to be retried."""
+        return sum(provider.queued for provider in self._providers.values())
 
     def waits(self) -> tuple[CallWait, ...]:
         """The calls that are waiting now, and what for. May be called from another thread."""
@@ -294,7 +280,8 @@ class ProviderGate:
     def _provider(self, model: str) -> Provider:
         name = provider_of(model)
         if name not in self._providers:
-            self._providers[name] = Provider(name, self._limits.get(name) or ProviderLimits(), self._clock)
+            limits = self._limits.get(name) or ProviderLimits()
+            self._providers[name] = Provider(name, limits, self._clock, self._wait_s)
         provider = self._of_model[model] = self._providers[name]
         return provider
 
@@ -303,12 +290,17 @@ class ProviderAdmission:
     """Implements `ports.gate.Admission`. A hand-written context manager, for speed: it is entered for every call of a
     run."""
 
-    __slots__ = ("_amount", "_note", "_probe", "_provider", "_spent", "_started", "_told", "reason")
+    __slots__ = (
+        *("_amount", "_gate", "_patience_s", "_probe", "_provider", "_spent", "_started", "_told"),
+        *("blamed_s", "reason"),
+    )
 
-    def __init__(self, provider: Provider, amount: float, note: Callable[[str], None]) -> None:
+    def __init__(self, provider: Provider, amount: float, gate: ProviderGate, patience_s: float) -> None:
         self._provider: Provider = provider
-        self._note: Callable[[str], None] = note
+        self._gate: ProviderGate = gate
         self._amount: float = amount
+        self._patience_s: float = patience_s
+        self.blamed_s: float = 0.0
         self._spent: Spend | None = None
         self._started: float = 0.0
         self._probe: bool = False
@@ -316,6 +308,18 @@ class ProviderAdmission:
         self.reason: str = ""
 
     async def __aenter__(self) -> Self:
+        provider = self._provider
+        if provider.makes_wait(self._amount):
+            began = provider.clock.now()
+            async with _Patience(provider, began, self._patience_s):
+                await self._wait()
+            self.blamed_s = provider.blamed_s(began)
+        else:
+            await self._wait()
+        self._begin()
+        return self
+
+    async def _wait(self) -> None:
         provider = self._provider
         if provider.slots is not None:
             if provider.slots.locked():
@@ -326,8 +330,6 @@ class ProviderAdmission:
         except BaseException:
             self._release()
             raise
-        self._begin()
-        return self
 
     def at_once(self) -> bool:
         """Enter without waiting, if possible. Raises the same errors as entering."""
@@ -366,8 +368,10 @@ class ProviderAdmission:
         self._told = True
         provider = self._provider
         provider.pace.answered(latency_ms)
+        provider.succeeded()
+        self._gate.progressed()
         if provider.breaker.succeeded():
-            self._note(f"{provider.name} is back")
+            self._gate.note(f"{provider.name} is back")
         if self._spent is not None and provider.tokens is not None and used is not None:
             provider.tokens.correct(self._spent, used)
 
@@ -375,8 +379,11 @@ class ProviderAdmission:
         self._told = True
         provider = self._provider
         now = provider.clock.now()
+        if error.kind in _BLAMED:
+            provider.refused(error)
+            self._gate.failed()
         if provider.breaker.failed(now, error, probe=self._probe):
-            self._note(f"{provider.name} seems to be down; holding new calls: {error}")
+            self._gate.note(f"{provider.name} seems to be down; holding new calls: {error}")
         if error.kind == "rate_limit":
             provider.pace.limited(now, started=self._started)
             if error.retry_after_s:
@@ -385,6 +392,42 @@ class ProviderAdmission:
     def _release(self) -> None:
         if self._provider.slots is not None:
             self._provider.slots.release()
+
+
+class _Patience:
+    """Around the wait of a call: ends it with a `ModelError` once the provider is to blame for too much of it."""
+
+    def __init__(self, provider: Provider, began: float, patience_s: float) -> None:
+        self._provider = provider
+        self._began = began
+        self._patience_s = patience_s
+        self._timeout: asyncio.Timeout = asyncio.timeout(None)
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def __aenter__(self) -> None:
+        await self._timeout.__aenter__()
+        self._provider.queued += 1
+        self._look()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._provider.queued -= 1
+        if self._timer is not None:
+            self._timer.cancel()
+        try:
+            await self._timeout.__aexit__(kind, error, trace)
+        except TimeoutError:
+            raise self._provider.out_of_patience(self._provider.blamed_s(self._began)) from None
+
+    def _look(self) -> None:
+        """End the wait now, or look again when that may be due; the provider may also answer somebody until then."""
+        loop = asyncio.get_running_loop()
+        left_s = self._patience_s - self._provider.blamed_s(self._began)
+        if left_s <= 0:
+            self._timeout.reschedule(loop.time())
+        else:
+            self._timer = loop.call_later(min(left_s, _LOOK_S), self._look)
 
 
 def provider_of(model: str) -> str:

@@ -38,7 +38,8 @@ _ENDING_S = 10.0
 _PATIENCE_S = 10.0
 _LOOK_S = 5.0
 SILENT_LOOKS = 6
-"""A count, not a time: if the driver itself was stopped, it has yet to read what workers sent meanwhile."""
+"""After so many looks, a silent worker is replaced. A count, not a time: if the driver itself was stopped, it has yet
+to read what workers sent meanwhile."""
 
 _event = msgspec.msgpack.Decoder(AnyEvent)
 
@@ -114,8 +115,8 @@ class _Worker:
     def room_for_suspects(self) -> int:
         return min(self.room, max(1, self.places // _SUSPECTS) - self.suspects)
 
-    def grant(self, number: int, reason: str) -> None:
-        self._next().granted.append((number, reason))
+    def grant(self, number: int, reason: str, blamed_s: float) -> None:
+        self._next().granted.append((number, reason, blamed_s))
 
     def refuse(self, number: int, error: RemoteError) -> None:
         self._next().refused.append((number, error))
@@ -205,6 +206,7 @@ class WorkerPool:
         self._now = now
         self._workers: dict[int, _Worker] = {}
         self._starting: set[asyncio.Task[None]] = set()
+        self._ending: set[asyncio.Task[None]] = set()
         self._waiting: deque[_Job] = deque()
         self._suspects: deque[_Job] = deque()
         self._dealing: bool = False
@@ -293,6 +295,8 @@ class WorkerPool:
         async with asyncio.TaskGroup() as group:
             for link in links:
                 group.create_task(link.close(_ENDING_S))
+        if self._ending:
+            await asyncio.wait(self._ending)
         for worker in self._workers.values():
             worker.desk.close()
         self._workers.clear()
@@ -305,7 +309,7 @@ class WorkerPool:
             nonlocal gone
             gone = True
             if worker.link is not None:
-                self._lost(worker, reason)
+                self._lost(worker, reason, worker.link.name)
 
         link = await self._launched(number, lambda report: self._hear(worker, report), lost)
         if self._closing or gone:
@@ -324,17 +328,21 @@ class WorkerPool:
         return await self._launch(number, self._share, hear, lost)
 
     def look(self) -> None:
-        """Report once which workers have been silent for long; a healthy one reports every second.
-
-        A silent worker is not given up on: it may continue later, and its trials would run twice.
-        """
+        """Replace the workers that have been silent for long, stopped or stuck; a healthy one reports every second."""
         for worker in self._workers.values():
             worker.silent_looks += 1
-            if worker.silent_looks == SILENT_LOOKS and worker.link is not None:
-                self._note(
-                    f"{worker.link.name} has been silent for {SILENT_LOOKS * _LOOK_S:.0f} s, with "
-                    f"{len(worker.jobs)} trials assigned to it; it is stopped, or stuck in a computation"
-                )
+            if worker.silent_looks >= SILENT_LOOKS and worker.link is not None:
+                link, worker.link = worker.link, None
+                task = asyncio.get_running_loop().create_task(self._replace(worker, link))
+                self._ending.add(task)
+                task.add_done_callback(self._ending.discard)
+
+    async def _replace(self, worker: _Worker, link: Link) -> None:
+        """It is killed first: if it went on after its trials were given to others, they would run twice."""
+        try:
+            await link.close(0.0)
+        finally:
+            self._lost(worker, f"it was silent for {SILENT_LOOKS * _LOOK_S:.0f} s, and was killed", link.name)
 
     def _keep_looking(self) -> None:
         self._timer = asyncio.get_running_loop().call_later(_LOOK_S, self._look_again)
@@ -397,13 +405,12 @@ class WorkerPool:
                 self._count_places()
             self._deal_soon()
 
-    def _lost(self, worker: _Worker, reason: str) -> None:
+    def _lost(self, worker: _Worker, reason: str, name: str) -> None:
         if self._workers.pop(worker.number, None) is None or self._closing:
             return
         worker.desk.close()
         again = [job for job in worker.jobs.values() if not job.done.done()]
         worker.jobs.clear()
-        name = worker.link.name if worker.link is not None else f"worker {worker.number}"
         worker.link = None
         told = f"{name} was lost: {reason}"
         self._note(f"{told}; {len(again)} trials will be rerun by other workers" if again else told)

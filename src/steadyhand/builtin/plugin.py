@@ -39,9 +39,14 @@ EVALUATORS: dict[str, str] = {
     "contains": "steadyhand.builtin.evaluators.text:Contains",
     "not_contains": "steadyhand.builtin.evaluators.text:NotContains",
     "judge": "steadyhand.builtin.evaluators.judge:JudgeCriterion",
+    "advises": "steadyhand.builtin.evaluators.meaning:AdvisesEvaluator",
+    "forbids": "steadyhand.builtin.evaluators.meaning:ForbidsEvaluator",
+    "states": "steadyhand.builtin.evaluators.meaning:StatesEvaluator",
+    "chooses": "steadyhand.builtin.evaluators.meaning:ChoosesEvaluator",
+    "nothing_else": "steadyhand.builtin.evaluators.meaning:NothingElseEvaluator",
     "latency_budget": "steadyhand.builtin.evaluators.timing:LatencyBudget",
     "sequence": "steadyhand.builtin.evaluators.sequence:Sequence",
-    "service_called": "steadyhand.builtin.evaluators.actions:ServiceCalledEvaluator",
+    "service_called": "steadyhand.builtin.evaluators.service_called:ServiceCalledEvaluator",
     "database_query": "steadyhand.builtin.evaluators.database:DatabaseQuery",
 }
 

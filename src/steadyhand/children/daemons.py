@@ -156,13 +156,13 @@ def marked(argv: Sequence[str], mark: str, *, path: str, folder: Path) -> list[s
     """
     setter = _which("prlimit", _TOOLS)
     unlimited = resource.getrlimit(_UNUSED_LIMIT)[1] == resource.RLIM_INFINITY
-    if setter is None or not unlimited or not _is_program(argv[0], path, folder):
+    if setter is None or not unlimited or not _isprogram_of(argv[0], path, folder):
         return list(argv)
     value = limit_mark(mark)
     return [setter, f"--rss={value}:{value}", "--", *argv]
 
 
-def _is_program(name: str, path: str, folder: Path) -> bool:
+def _isprogram_of(name: str, path: str, folder: Path) -> bool:
     found = str(folder / name) if "/" in name else _which(name, path)
     if found is None or not Path(found).is_file() or not os.access(found, os.X_OK):
         return False
@@ -225,7 +225,7 @@ def kill_tree(pid: int) -> None:
     with contextlib.suppress(OSError):
         os.kill(pid, signal.SIGSTOP)
     for _ in range(_ROUNDS):
-        below = {each for each in _tree(pid) if _alive(each)}
+        below = {each for each in tree(pid) if _alive(each)}
         for each in below:
             with contextlib.suppress(OSError):
                 os.kill(each, signal.SIGKILL)
@@ -236,7 +236,7 @@ def kill_tree(pid: int) -> None:
         os.kill(pid, signal.SIGKILL)
 
 
-def _tree(pid: int) -> set[int]:
+def tree(pid: int) -> set[int]:
     """Its descendants."""
     found: set[int] = set()
     waiting = [pid]
@@ -253,7 +253,7 @@ def _children_of(pid: int) -> set[int]:
         for thread in (_PROC / str(pid) / "task").iterdir():
             found.update(map(int, (thread / "children").read_text().split()))
     except FileNotFoundError:  # a kernel without this file, or a thread that ended
-        return {each for each in _pids() if _parent(each) == pid}
+        return {each for each in processes() if _parent(each) == pid}
     except OSError:
         return set()
     return found
@@ -266,6 +266,15 @@ def limit_mark(mark: str) -> int:
         workspace, number = mark, "0"
     name = int.from_bytes(blake2b(workspace.encode(), digest_size=4).digest(), "big")
     return _MARK_BASE | name << _COMMAND_BITS | int(number) % (1 << _COMMAND_BITS)
+
+
+def has_limit(pid: int, mark: str) -> bool:
+    """Whether the process, or what started it, was given this mark. That of a trial's workspace covers its commands."""
+    value, wanted = _limit(pid), limit_mark(mark)
+    whole_trial = not wanted % (1 << _COMMAND_BITS)
+    return value is not None and (
+        value == wanted or (whole_trial and value >> _COMMAND_BITS == wanted >> _COMMAND_BITS)
+    )
 
 
 def kill_marked(mark: str) -> None:
@@ -281,7 +290,7 @@ def kill_command(mark: str, *, after: int) -> None:
     value = limit_mark(mark)
 
     def find() -> set[int]:
-        younger = [pid for pid in _pids() if pid > after]
+        younger = [pid for pid in processes() if pid > after]
         return _marked(COMMAND_MARK, mark, younger) | {pid for pid in younger if _limit(pid) == value}
 
     _kill_all(find)
@@ -293,7 +302,7 @@ def kill_trial(name: str, workspace: Path) -> None:
     family = limit_mark(name) >> _COMMAND_BITS
 
     def find() -> set[int]:
-        pids = _pids()
+        pids = processes()
         by_limit = {pid for pid in pids if (limit := _limit(pid)) is not None and limit >> _COMMAND_BITS == family}
         found = _marked(TRIAL_MARK, name, pids) | by_limit | _working_in(workspace)
         return found | _descendants(found) if found else found
@@ -328,7 +337,8 @@ def _kill_round(found: set[int], find: Callable[[], set[int]]) -> None:
             os.close(handle)
 
 
-def _pids() -> list[int]:
+def processes() -> list[int]:
+    """The processes of this machine, as far as we see them."""
     try:
         return [int(entry.name) for entry in os.scandir(_PROC) if entry.name.isdigit()]
     except OSError:
@@ -360,7 +370,7 @@ def _working_in(workspace: Path) -> set[int]:
     That spares a user's shell in the workspace.
     """
     found: set[int] = set()
-    for pid in _pids():
+    for pid in processes():
         with contextlib.suppress(OSError):
             folder = os.readlink(f"{_PROC}/{pid}/cwd")  # noqa: PTH115 - for every process of the machine
             if f"{folder}/".startswith(f"{workspace}/") and _orphan_or_ours(pid):
@@ -371,7 +381,7 @@ def _working_in(workspace: Path) -> set[int]:
 def _orphan_or_ours(pid: int) -> bool:
     seen: set[int] = set()
     parent = _parent(pid)
-    if parent <= 1 or _program(parent) == "systemd":
+    if parent <= 1 or program_of(parent) == "systemd":
         return True
     while parent > 1 and parent not in seen:
         if parent == os.getpid():
@@ -386,14 +396,14 @@ def _parent(pid: int) -> int:
     return int(fields[1]) if fields else 0
 
 
-def _program(pid: int) -> str:
+def program_of(pid: int) -> str:
     with contextlib.suppress(OSError):
         return (_PROC / str(pid) / "comm").read_text().strip()
     return ""
 
 
 def _descendants(of: set[int]) -> set[int]:
-    parents = {pid: _parent(pid) for pid in _pids()}
+    parents = {pid: _parent(pid) for pid in processes()}
     known = set(of)
     while younger := {pid for pid, parent in parents.items() if parent in known} - known:
         known |= younger

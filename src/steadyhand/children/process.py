@@ -13,7 +13,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar
 
 from steadyhand.children.channel import Frame, Frames, send_variables
@@ -121,8 +121,16 @@ class ChildProcess:
     interpreters: ClassVar[dict[str, Sequence[str]]] = {}
     """The command to start instead of our own interpreter, by `main`: for one that has already done the imports."""
 
-    def __init__(self, main: str, variables: Mapping[str, str], *, mark: str) -> None:
-        """Raises `OSError` when no process can be started."""
+    def __init__(
+        self,
+        main: str,
+        variables: Mapping[str, str],
+        *,
+        mark: str,
+        room: Callable[[Sequence[str]], Sequence[str]] = lambda argv: argv,
+    ) -> None:
+        """`room` returns the command line that starts another one in a room of its own. Raises `OSError` when no
+        process can be started."""
         self._mark: str = mark
         ours, theirs = socket.socketpair()
         out, into = os.pipe()
@@ -130,7 +138,7 @@ class ChildProcess:
         python = self.interpreters.get(main, (sys.executable,))
         try:
             self._process: subprocess.Popen[bytes] = subprocess.Popen(  # noqa: S603 - our own interpreter and module
-                [*python, "-P", "-u", "-c", _BEGIN, str(theirs.fileno()), json.dumps(sys.path), main],
+                room([*python, "-P", "-u", "-c", _BEGIN, str(theirs.fileno()), json.dumps(sys.path), main]),
                 stdin=subprocess.DEVNULL,
                 stdout=into,
                 stderr=into,
@@ -205,7 +213,7 @@ class ChildProcess:
     def how_it_ended(self, *, wait_s: float = 0.0) -> str:
         """Such as ` with exit code 3` or ` by SIGKILL`; empty while it runs."""
         with contextlib.suppress(subprocess.TimeoutExpired):
-            code = self._process.wait(timeout=wait_s)
+            code = signalled(self._process.wait(timeout=wait_s))
             if code >= 0:
                 return f" with exit code {code}"
             with contextlib.suppress(ValueError):
@@ -216,6 +224,11 @@ class ChildProcess:
     def last_words(self) -> str:
         text = self.output.text()
         return f"; the end of its output: {shorten(text, _TAIL, keep='end')}" if text else ""
+
+
+def signalled(code: int) -> int:
+    """An exit code, with that of a shell for a program that a signal ended as Python gives it: negative."""
+    return 128 - code if 128 < code <= 128 + signal.SIGRTMAX else code
 
 
 def _needed_at_start(name: str) -> bool:

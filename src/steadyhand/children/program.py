@@ -140,6 +140,10 @@ class LineProcess:
         )
         return cls(Process(transport, protocol, loop), transport)
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     async def write(self, line: bytes) -> None:
         """Raises `ConnectionError` if the program no longer reads."""
         assert self._process.stdin is not None

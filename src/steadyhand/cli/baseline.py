@@ -12,6 +12,9 @@ from steadyhand.compose.comparison import open_source
 from steadyhand.compose.settings import Settings
 from steadyhand.errors import SetupError
 from steadyhand.judging.baseline import baseline_lines, baseline_of
+from steadyhand.judging.comparison import Pair
+from steadyhand.judging.comparison_side import Sample, Side
+from steadyhand.judging.gate import gate_test
 from steadyhand.records.base import counted
 from steadyhand.records.config import RunOptions
 from steadyhand.version import __version__
@@ -32,13 +35,30 @@ def baseline(run: str, file: Path, runs: Path | None, config: Path | None) -> No
     agent.
     """
     side = open_source(Settings(RunOptions(config=config, out=runs)).out, run).side
-    if not any(each.decided for each in side.samples):
-        raise SetupError(f"run {side.run_id} has no trial that passed or failed, so it cannot be a baseline")
-    undecided = sum(each.undecided for each in side.samples)
+    _refuse_unusable(side)
     if unwritten := write_report(file, baseline_lines(baseline_of(side, __version__))):
         raise Unwritten("; ".join(unwritten))
     if file != STDOUT:
         say(f"wrote {file}: {counted(len(side.samples), 'entry', 'entries')}")
+    undecided = sum(each.undecided for each in side.samples)
     if undecided or not side.finished:
         what = "is not finished" if not side.finished else f"has {counted(undecided, 'undecided trial')}"
         say(f"steadyhand: run {side.run_id} {what}; the baseline uses only the trials that passed or failed", err=True)
+    if not gate_test([_with_itself(each) for each in side.samples]).decidable:
+        say("steadyhand: with this few trials, `gate` cannot detect a drop; save a run with more --trials", err=True)
+
+
+def _with_itself(sample: Sample) -> Pair:
+    passed, decided = len(sample.passed), sample.decided
+    return Pair(scenario_id=sample.scenario_id, a_passed=passed, a_decided=decided, b_passed=passed, b_decided=decided)
+
+
+def _refuse_unusable(side: Side) -> None:
+    """Raises `SetupError` for a run that `gate` would refuse as a baseline, whatever it is compared with."""
+    if not any(each.decided for each in side.samples):
+        raise SetupError(f"run {side.run_id} has no trial that passed or failed, so it cannot be a baseline")
+    if side.stopped_early:
+        raise SetupError(
+            f"run {side.run_id} cannot be a baseline: with --until, trials ended once their rate was decided, which "
+            "biases what `gate` compares; run it without --until, with a fixed number of --trials, and save that run"
+        )

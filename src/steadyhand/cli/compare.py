@@ -8,9 +8,11 @@ from typing import Any
 import click
 
 from steadyhand.cli import options as shared
+from steadyhand.cli.run import whole_exit_code
 from steadyhand.cli.terminal import page, show, write_result
 from steadyhand.compose.comparison import compare_sources, open_source
 from steadyhand.compose.settings import Settings
+from steadyhand.errors import ExitCode
 from steadyhand.records.config import RunOptions
 
 
@@ -36,11 +38,12 @@ def compare(
     config: Path | None,
     out: Path | None,
     **files: Any,
-) -> None:
+) -> int:
     """Compare runs, each with the first, paired by scenario.
 
     RUN is an id, a unique prefix of one, `last`, or the path of a run record or JSON report. RUN@TARGET selects one
-    model or agent of a run. With a single RUN, its targets are compared. The exit code is 0 whatever the result.
+    model or agent of a run. With a single RUN, its targets are compared. The exit code is 0 whatever the result, and
+    3 if the record of a run is not whole.
     """
     shared.one_to_stdout(**files)
     folder = Settings(RunOptions(config=config, out=out)).out
@@ -52,3 +55,4 @@ def compare(
     write_result(found, lambda: comparison_markdown(found), **files)
     if "-" not in files.values():
         show(render_comparison(found, page()))
+    return whole_exit_code(ExitCode.PASSED, *(source.reader for source in sources))

@@ -8,9 +8,11 @@ from typing import Literal
 import click
 
 from steadyhand.cli import options as shared
+from steadyhand.cli.run import whole_exit_code
 from steadyhand.cli.terminal import Unwritten, say
 from steadyhand.compose.run import rates_of
 from steadyhand.compose.settings import Settings
+from steadyhand.errors import ExitCode
 from steadyhand.records.base import counted
 from steadyhand.records.config import RunOptions
 from steadyhand.report.export import export_tables
@@ -29,7 +31,9 @@ from steadyhand.store.reader import RunReader, find_run
     help="Format of the files.",
 )
 @click.option("--out", "folder", type=shared.FOLDER, required=True, help="Folder for the files.")
+@click.pass_context
 def export(
+    ctx: click.Context,
     run: str,
     config: Path | None,
     runs: Path | None,
@@ -38,7 +42,8 @@ def export(
 ) -> None:
     """Write a run's trials, evaluations and model calls, one file per table; or, for Inspect, one log.
 
-    RUN is an id, a unique prefix of one, `last`, or the path of a run record.
+    RUN is an id, a unique prefix of one, `last`, or the path of a run record. Exit codes: 0 written; 3 the record is
+    not whole, or a file could not be written.
     """
     reader = RunReader.open(find_run(Settings(RunOptions(config=config, out=runs)).out, run))
     try:
@@ -49,8 +54,9 @@ def export(
             rates = rates_of(reader)
             count = write_inspect_log(reader.header, reader.trials(), rates, file, finished=reader.finished)
             say(f"{counted(count, 'sample')} in {file}")
-            return
-        for file, count in export_tables(reader.header, reader.trials(), folder, kind).items():
-            say(f"{counted(count, 'row')} in {file}")
+        else:
+            for file, count in export_tables(reader.header, reader.trials(), folder, kind).items():
+                say(f"{counted(count, 'row')} in {file}")
     except OSError as error:
         raise Unwritten(f"cannot export to {folder}: {error.strerror or error}") from error
+    ctx.exit(whole_exit_code(ExitCode.PASSED, reader))

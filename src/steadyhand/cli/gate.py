@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from steadyhand.cli import options as shared
+from steadyhand.cli.run import whole_exit_code
 from steadyhand.cli.terminal import command_ci, page, show, write_result
 from steadyhand.compose.comparison import open_source
 from steadyhand.compose.settings import Settings
@@ -59,14 +60,15 @@ def gate(
 ) -> int:
     """Check RUN against a baseline: a file that `steadyhand baseline` wrote, or another run.
 
-    Exit code 0: passed. 1: a rule is broken. 2: no usable baseline. 3: too little data to say.
+    Exit code 0: passed. 1: a rule is broken. 2: no usable baseline. 3: too little data to say, or a record that is
+    not whole.
     """
     shared.one_to_stdout(**files)
     folder = Settings(RunOptions(config=config, out=out)).out
-    before = open_source(folder, baseline).side
+    before, after = open_source(folder, baseline), open_source(folder, run)
     result = hold_against(
-        before,
-        open_source(folder, run).side,
+        before.side,
+        after.side,
         alpha=alpha,
         ignore=[Rule(each) for each in ignored],
         now=datetime.now(UTC),
@@ -79,7 +81,7 @@ def gate(
     write_result(result, lambda: gate_markdown(result), **files)
     if "-" not in files.values():
         show(render_gate(result, page()))
-    return result.exit_code
+    return whole_exit_code(result.exit_code, before.reader, after.reader)
 
 
 def _tell_github(result: GateResult) -> None:

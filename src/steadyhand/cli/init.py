@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import shlex
 from pathlib import Path
 
@@ -14,7 +16,10 @@ from steadyhand.errors import SetupError
 
 STARTER = Path(__file__).parent.parent / "starter"
 _CI = ".github/workflows/steadyhand.yml"
-_MOVED = {"ci.yml": _CI}
+_IGNORE = ".gitignore"
+_MOVED = {"ci.yml": _CI, "gitignore": _IGNORE}
+_TO_INSTALL = re.compile(r"(?m)(?:^ +#.*\n)+(^ +- run: )echo .*$")
+"""The step of the CI file that asks for the command that installs Steadyhand."""
 _SCHEMAS = ("agent", "decision", "configuration")
 _WHAT = {
     "steadyhand.toml": "configuration",
@@ -25,17 +30,27 @@ _WHAT = {
     "replies.yaml": "answers for the scripted model",
     "test_agent.py": "a test for pytest",
     _CI: "CI on GitHub",
+    _IGNORE: "keeps run records out of Git",
 }
 
 
 @click.command()
 @click.argument("folder", metavar="[DIR]", default=".", type=shared.FOLDER)
-def init(folder: Path) -> None:
+@click.option("--install", metavar="COMMAND", help="Command for the CI file that installs Steadyhand.")
+def init(folder: Path, install: str | None) -> None:
     """Write a small project to DIR: configuration, one scenario of each kind, an agent, a test, and a CI file.
 
-    It runs as is, without a key. Nothing is overwritten: if one of the files exists, nothing is written.
+    It runs as is, without a key. Nothing is overwritten: if one of the files exists, nothing is written. An existing
+    .gitignore stays as it is.
     """
     files = _files()
+    if install is not None:
+        if not install.strip():
+            raise SetupError("--install needs a command, such as `pip install` and the URL of a wheel")
+        step = json.dumps(install, ensure_ascii=False)
+        files[_CI] = _TO_INSTALL.sub(lambda found: found[1] + step, files[_CI])
+    ignoring = (folder / _IGNORE).exists() or (folder / _IGNORE).is_symlink()
+    to_ignore = files.pop(_IGNORE).splitlines()[-1] if ignoring else None
     above = {parent for name in files for parent in Path(name).parents if parent != Path()}
     if linked := sorted(str(name) for name in above if (folder / name).is_symlink()):
         raise SetupError(
@@ -54,6 +69,10 @@ def init(folder: Path) -> None:
             say(f"wrote {file}: {what}")
     except OSError as error:
         raise SetupError(f"cannot write {error.filename}: {error.strerror}") from error
+    if to_ignore is not None:
+        say(f"kept {folder / _IGNORE}: add a line `{to_ignore}`, which keeps run records out of Git")
+    if install is None:
+        say(f"to do: put the command that installs Steadyhand into {folder / _CI} (or use --install)")
     there = "" if folder.resolve() == Path.cwd().resolve() else f"cd {shlex.quote(str(folder))} && "
     say(f"next: {there}steadyhand run scenarios")
 

@@ -8,10 +8,12 @@ import click
 
 from steadyhand.cli import options as shared
 from steadyhand.cli.terminal import say
+from steadyhand.compose.offer import check_offers
 from steadyhand.compose.scenarios import combinations_of, load_files, open_registries
 from steadyhand.compose.settings import Settings
 from steadyhand.errors import ExitCode, FileError
-from steadyhand.lint.scenario import FileIgnores, lint_scenario, unknown_code
+from steadyhand.lint.ignores import FileIgnores, unknown_code
+from steadyhand.lint.scenario import lint_scenario
 from steadyhand.records.base import counted
 from steadyhand.records.config import RunOptions
 from steadyhand.spec.agent import UNLOADED
@@ -44,11 +46,14 @@ def lint(
 
     Exit codes: 0 no findings; 1 findings; 2 a file does not load.
     """
-    registries = open_registries(Settings(RunOptions(config=config, plugins=plugins)), checking=True)
+    settings = Settings(RunOptions(config=config, plugins=plugins))
+    registries = open_registries(settings, checking=True)
     loaded = load_files(paths, registries)
     combinations, problems = combinations_of(loaded, registries)
     if loaded.errors or problems:
         raise FileError([*loaded.errors, *problems])
+    for note in loaded.notes:
+        say(f"note: {note}", err=True)
     for problem in loaded.problems:
         if problem.code == UNLOADED:
             say(str(problem), err=True)
@@ -57,7 +62,8 @@ def lint(
     found = (problem for scenario in scenarios for problem in lint_scenario(scenario))
     ignores = FileIgnores()
     faults = ignores.faults(scenario.place.file for scenario in scenarios)
-    every = list(dict.fromkeys([*loaded.problems, *found, *faults]))
+    unoffered = check_offers(scenarios, settings, registries)
+    every = list(dict.fromkeys([*loaded.problems, *found, *unoffered, *faults]))
     every = [finding for finding in every if finding.code != UNLOADED]
     findings = [finding for finding in every if finding.code not in ignore and not ignores.covers(finding)]
     for finding in findings:

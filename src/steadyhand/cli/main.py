@@ -19,8 +19,9 @@ import click
 
 from steadyhand.cli import options as shared
 from steadyhand.cli.terminal import Unwritten, leave_with, say, take_over
-from steadyhand.errors import ExitCode, FileError, SetupError, StoreError, UsageError
+from steadyhand.errors import DamagedRecord, ExitCode, FileError, SetupError, StoreError, UsageError
 from steadyhand.privacy import close_to_others
+from steadyhand.suggestion import did_you_mean
 from steadyhand.version import __version__
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ _COMMANDS = {
     "validate": ("steadyhand.cli.validate:validate", "Check files for errors without running anything."),
     "lint": ("steadyhand.cli.lint:lint", "Find checks that are valid but probably wrong."),
     "selftest": ("steadyhand.cli.selftest:selftest", "Test a scenario's checks against its own example answers."),
+    "mutate": ("steadyhand.cli.mutate:mutate", "Make good answers bad, and show which ones the checks miss."),
     "list": ("steadyhand.cli.scenario_list:list_scenarios", "List scenarios."),
     "plan": ("steadyhand.cli.plan:plan", "Calculate how many trials it takes to bound the failure rate."),
     "resume": ("steadyhand.cli.resume:resume", "Finish an interrupted run and retry its errors."),
@@ -56,12 +58,13 @@ _COMMANDS = {
 }
 _MARKS = ("STEADYHAND_TRIAL", "STEADYHAND_COMMAND")
 _HEADINGS = {
-    "Write scenarios": ("init", "validate", "lint", "selftest", "list", "import", "schema"),
+    "Write scenarios": ("init", "validate", "lint", "selftest", "mutate", "list", "import", "schema"),
     "Run them": ("run", "matrix", "plan", "resume", "merge", "gateway", "mcp", "scenario"),
     "Read results": ("runs", "show", "report", "view", "compare", "gate", "baseline", "export"),
     "Check judges": ("rejudge", "labels", "calibrate"),
 }
-_SCENARIO_COMMANDS = {"Commands": ("run", "validate", "lint", "selftest", "list", "matrix")}
+_NO_MEMORY = b"steadyhand: out of memory; raise the limit (ulimit -v), or lower --concurrency\n"
+_SCENARIO_COMMANDS = {"Commands": ("run", "validate", "lint", "selftest", "mutate", "list", "matrix")}
 
 
 class LazyGroup(shared.Group):
@@ -89,7 +92,10 @@ class LazyGroup(shared.Group):
         except click.UsageError as error:
             if error.ctx is not ctx:  # about the command's own options
                 raise
-            raise click.UsageError(f"{error.format_message()} Commands: {', '.join(self._names)}.", ctx) from None
+            hint = did_you_mean(args[0], self._names)
+            raise click.UsageError(
+                f"no such command {args[0]!r}{hint}{'' if hint else '.'} Commands: {', '.join(self._names)}", ctx
+            ) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         for heading, names in self._headings.items():
@@ -122,14 +128,25 @@ def main() -> None:
         code = cli.main(prog_name="steadyhand", standalone_mode=False)
     except click.exceptions.Exit as leave:
         code = leave.exit_code
+    except MemoryError:
+        code = _out_of_memory()
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - explained, or raised again
-        code = explain(error)
+        try:
+            code = explain(error)
+        except MemoryError:
+            code = _out_of_memory()
     _leave(code if isinstance(code, int) else 0)
 
 
 def _leave(code: int) -> NoReturn:
     """End the process. Everything is closed by now; shutting the interpreter down would cost a tenth of a short run."""
     os._exit(leave_with(code))
+
+
+def _out_of_memory() -> int:
+    """Say so in a way that needs none."""
+    os.write(2, _NO_MEMORY)
+    return ExitCode.UNDECIDED
 
 
 def _require_folder() -> None:
@@ -159,6 +176,9 @@ def explain(error: BaseException) -> int:
         case Unwritten():
             say(f"steadyhand: {error}", err=True)
             return ExitCode.UNDECIDED
+        case DamagedRecord():
+            say(redact(f"steadyhand: {error}"), err=True)
+            return ExitCode.UNDECIDED
         case UsageError() | StoreError():
             say(redact(f"steadyhand: {error}"), err=True)
             return ExitCode.USAGE
@@ -169,11 +189,14 @@ def explain(error: BaseException) -> int:
 
 def _usage(error: click.ClickException) -> str:
     """Click's message in one line, with a pointer to the help."""
+    ctx = error.ctx if isinstance(error, click.UsageError) else None
     message = error.format_message().rstrip(".")
+    if isinstance(error, click.NoSuchOption):
+        known = [name for param in ctx.command.get_params(ctx) for name in param.opts] if ctx is not None else []
+        message = f"no such option {error.option_name!r}{did_you_mean(error.option_name, known)}"
     message = message.replace("a valid integer range", "a whole number").replace("a valid float range", "a number")
     if message[1:2].islower():
         message = message[0].lower() + message[1:]
-    ctx = error.ctx if isinstance(error, click.UsageError) else None
     return f"{message}; see `{ctx.command_path if ctx else 'steadyhand'} --help`"
 
 

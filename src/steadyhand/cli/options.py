@@ -72,6 +72,13 @@ retries = click.option(
     "--retries", type=click.IntRange(0, 20), help="Number of retries for a failed model call. [default: 2]"
 )
 
+stall_limit = click.option(
+    "--stall-limit",
+    "stall_limit_s",
+    type=click.FloatRange(min=0, min_open=True),
+    help="End the run if providers fail and nothing has succeeded for this long, in seconds. [default: 300]",
+)
+
 strict_judge = click.option(
     "--strict-judge", is_flag=True, help="Refuse to let a model be judged by itself or by a model from the same vendor."
 )
@@ -87,6 +94,14 @@ votes = click.option(
     "--votes",
     type=click.IntRange(min=1),
     help="Number of times to ask, for checks that do not set it. [default: as configured, or 1]",
+)
+
+
+wait_limit = click.option(
+    "--wait-limit",
+    "wait_limit_s",
+    type=click.FloatRange(min=0, min_open=True),
+    help="How long a trial may wait for servers in all, in seconds. [default: 120]",
 )
 
 

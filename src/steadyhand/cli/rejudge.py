@@ -31,6 +31,8 @@ from steadyhand.store.reader import find_run
 @click.option("--concurrency", type=click.IntRange(min=1), help="Number of trials to judge at once. [default: 8]")
 @shared.timeout
 @shared.retries
+@shared.wait_limit
+@shared.stall_limit
 @shared.max_cost
 @shared.max_tokens
 @shared.trust

@@ -8,10 +8,11 @@ from pathlib import Path
 import click
 
 from steadyhand.cli import options as shared
+from steadyhand.cli.run import whole_exit_code
 from steadyhand.cli.terminal import STDOUT, Unwritten, require_own_terminal, say, write_report
 from steadyhand.compose.run import rates_of
 from steadyhand.compose.settings import Settings
-from steadyhand.errors import SetupError
+from steadyhand.errors import ExitCode, SetupError
 from steadyhand.records.config import RunOptions
 from steadyhand.store.reader import RunReader, find_run
 
@@ -27,7 +28,9 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option(
     "--pdf", "pdf_file", type=_FILE, help="Print the HTML report to PDF with an installed Chromium or Chrome."
 )
+@click.pass_context
 def report(
+    ctx: click.Context,
     run: str,
     *,
     config: Path | None,
@@ -38,7 +41,8 @@ def report(
 ) -> None:
     """Write the report of a recorded run as HTML, Markdown or PDF.
 
-    RUN is an id, a unique prefix of one, `last`, or the path of a run record.
+    RUN is an id, a unique prefix of one, `last`, or the path of a run record. Exit codes: 0 written; 3 the record is
+    not whole, or a file could not be written.
     """
     wanted = [file for file in (html_file, markdown_file, pdf_file) if file is not None]
     if not wanted:
@@ -68,6 +72,7 @@ def report(
         unwritten += _write(pdf_file, [to_pdf(to_html(reader, rates), browser)])
     if unwritten:
         raise Unwritten("; ".join(unwritten))
+    ctx.exit(whole_exit_code(ExitCode.PASSED, reader))
 
 
 def _write(file: Path, content: Iterable[bytes]) -> list[str]:

@@ -7,12 +7,13 @@ The command sets the event loop, the signal handlers and the garbage collector. 
 from __future__ import annotations
 
 import asyncio
+import faulthandler
 import gc
 import os
 import shlex
 import sys
 from collections.abc import Callable, Coroutine, Generator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -37,7 +38,7 @@ from steadyhand.cli.terminal import (
 from steadyhand.compose.execution import Execution
 from steadyhand.compose.run import Run, quick_loop, rates_of
 from steadyhand.compose.settings import Settings, under_test
-from steadyhand.errors import ExitCode, SetupError, SteadyhandError
+from steadyhand.errors import DamagedRecord, ExitCode, SetupError, SteadyhandError
 from steadyhand.judging.rates import rates_exit_code
 from steadyhand.records.base import Record
 from steadyhand.records.config import RunOptions, Selection
@@ -54,13 +55,40 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 _DIR = click.Path(path_type=Path, file_okay=False)
 T = TypeVar("T")
 _YOUNG = 20_000
+_LEAST_MIB = 16
+_NETWORK_MIB = 48
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 def run_in_loop(main: Coroutine[Any, Any, T], *, network: bool) -> T:
     """Run to completion, on uvloop if there are calls to time; a scripted run would finish before uvloop is loaded."""
+    try:
+        _require_memory(_NETWORK_MIB if network else _LEAST_MIB)
+    except SetupError:
+        main.close()
+        raise
+    with suppress(AttributeError, ValueError, OSError, RuntimeError):  # no stderr
+        # A run that the system ends without a word (a truncated `-shm` file: SIGBUS) says where it was.
+        faulthandler.enable(all_threads=False)
     with asyncio.Runner(loop_factory=quick_loop() if network else None) as runner, _seldom_collecting():
         return runner.run(main)
+
+
+def _require_memory(mib: int) -> None:
+    """Raises `SetupError` if the address space is limited and almost used up: the event loop's library would abort the
+    process when it cannot start a thread."""
+    try:
+        import resource
+
+        limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+        used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    except (ImportError, OSError, ValueError):
+        return
+    if limit != resource.RLIM_INFINITY and limit - used < mib * 2**20:
+        raise SetupError(
+            f"memory is limited to {limit // 1024} KiB (ulimit -v), of which {max(0, limit - used) // 1024} are left; "
+            f"a run needs at least {mib * 1024} more: raise the limit"
+        )
 
 
 @contextmanager
@@ -189,9 +217,9 @@ def carry_out(run: Run, reports: Reports, *, silent: bool, otel: str | None = No
     try:
         reader = RunReader.open(record)
         unwritten = report(reader, reports)
-    except SteadyhandError:
+    except SteadyhandError as error:
         if execution.broken is None:
-            raise
+            say(f"steadyhand: {run.redactor.text(str(error))}", err=True)
         reader, unwritten = None, False
     except OSError:
         raise
@@ -199,7 +227,10 @@ def carry_out(run: Run, reports: Reports, *, silent: bool, otel: str | None = No
         crashed = crashed or error
         unwritten = True
     if execution.broken is not None:
-        say(f"steadyhand: {run.redactor.text(str(execution.broken))}: {_resume(run)}", err=True)
+        next_step = "" if isinstance(execution.broken, DamagedRecord) else f": {_resume(run)}"
+        say(f"steadyhand: {run.redactor.text(str(execution.broken))}{next_step}", err=True)
+    if execution.stalled is not None:
+        say(f"steadyhand: {run.redactor.text(execution.stalled)}; to continue: {_resume(run)}", err=True)
     if execution.interrupted:
         say(f"interrupted; to continue: {_resume(run)}", err=True)
         return ExitCode.INTERRUPTED
@@ -220,8 +251,17 @@ def exit_code(reader: RunReader | None, *, lost: bool) -> ExitCode:
     if reader is None:
         return ExitCode.UNDECIDED
     code = rates_exit_code(rates_of(reader))
-    sound = not lost and reader.finished and not reader.unreadable()
+    sound = not lost and reader.flaw() is None
     return code if sound or code is not ExitCode.PASSED else ExitCode.UNDECIDED
+
+
+def whole_exit_code(code: int, *readers: RunReader | None) -> int:
+    """The exit code of a command that reads records: 3 if one of them is not whole, which is told."""
+    for reader in readers:
+        if reader is not None and (flaw := reader.flaw()) is not None:
+            say(f"steadyhand: the record of run {reader.header.id} is not whole: {flaw}", err=True)
+            code = ExitCode.UNDECIDED
+    return code
 
 
 def report(reader: RunReader, reports: Reports) -> bool:
@@ -249,14 +289,17 @@ def _resume(run: Run) -> str:
 _HEADINGS = {
     "What to run": ("--tag", "-k", "--filter", "--failed-of", "--shard", "--dry-run"),
     "Agent, models and judge": (
-        *("--model", "--agent", "--judge", "--user-model", "--strict-judge", "--judge-canaries"),
+        *("--model", "--agent", "--judge", "--user-model", "--strict-judge", "--judge-canaries", "--judge-timeline"),
         *("--environment", "--live", "--plugin", "--config", "--env-file"),
     ),
     "Trials": ("--trials", "--pass-rate", "--until", "--alpha", "--seed"),
-    "Safety": ("--sandbox", "--allow-commands", "--trust", "--in-process"),
+    "Safety": (
+        *("--sandbox", "--allow-commands", "--trust", "--in-process"),
+        *("--isolation", "--agent-can-read"),
+    ),
     "Time and cost": (
-        *("--concurrency", "--timeout", "--retries", "--enforce-deadline", "--max-cost", "--max-tokens"),
-        *("--record", "--replay", "--replay-time"),
+        *("--concurrency", "--timeout", "--retries", "--wait-limit", "--stall-limit", "--enforce-deadline"),
+        *("--max-cost", "--max-tokens", "--record", "--replay", "--replay-time"),
     ),
     "Workers": ("--workers", "--engine", "--ray-address", "--ray-env"),
     "Output": (
@@ -289,11 +332,27 @@ _HEADINGS = {
     metavar="LABELS",
     help="Ask the judge about these labelled cases too, and report how many it got right.",
 )
+@click.option(
+    "--judge-timeline",
+    is_flag=True,
+    help="Ask the judge about parts of an answer too, where only it can tell when the answer became safe.",
+)
 @click.option("--sandbox", is_flag=True, help="Run commands in a sandbox without network access.")
 @click.option("--allow-commands", is_flag=True, help="Allow commands written by a model to run on this machine.")
 @shared.trust
 @click.option("--enforce-deadline", is_flag=True, help="Cut off calls at critical_ms and grade what has arrived.")
 @click.option("--in-process", is_flag=True, help="Run `python:` agents in this process, for debugging.")
+@click.option(
+    "--isolation",
+    type=click.Choice(["auto", "room", "watched", "none"]),
+    help="What keeps agents from what they are judged by. [default: auto, the best this machine can do]",
+)
+@click.option(
+    "--agent-can-read",
+    multiple=True,
+    metavar="PATH",
+    help="Let agents read this, although trials are judged by it (repeatable).",
+)
 @click.option("--live", is_flag=True, help="Ignore mocks and database seeding; use the real services.")
 @click.option("--env-file", type=_FILE, help="File with environment variables for this run.")
 @click.option("--seed", type=int, help="Random seed. [default: a new one, recorded with the run]")
@@ -322,6 +381,8 @@ _HEADINGS = {
 @shared.workers
 @shared.timeout
 @shared.retries
+@shared.wait_limit
+@shared.stall_limit
 @click.option("--record", type=shared.FOLDER, metavar="DIR", help="Record every model call to this folder.")
 @click.option(
     "--replay", type=_DIR, metavar="DIR", help="Answer model calls from a recording, without using the network."

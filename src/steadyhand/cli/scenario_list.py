@@ -35,7 +35,7 @@ def list_scenarios(
     """List scenarios with their id, name, domain and tags. Takes the same filters as `run`."""
     selection = Selection(paths=paths, tags=tags, expression=expression, filters=filters)
     registries = open_registries(Settings(RunOptions(config=config, plugins=plugins)), checking=True)
-    chosen = load_scenarios(selection, registries)
+    chosen = load_scenarios(selection, registries, note=lambda note: say(f"note: {note}", err=True))
     if form == "json":
         rows = [
             {**dict(zip(_COLUMNS, _row(s), strict=True)), "tags": list(s.tags), "file": s.place.file} for s in chosen

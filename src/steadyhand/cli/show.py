@@ -10,7 +10,7 @@ import click
 
 from steadyhand.batch.plan import matcher
 from steadyhand.cli import options as shared
-from steadyhand.cli.run import Reports, report_options, show_run
+from steadyhand.cli.run import Reports, exit_code, report_options, show_run, whole_exit_code
 from steadyhand.compose.settings import Settings
 from steadyhand.errors import SetupError
 from steadyhand.records.config import RunOptions
@@ -39,7 +39,9 @@ _SHOWN = 5
 )
 @click.option("--all", "everything", is_flag=True, help="Show every trial that did not pass, one by one, in full.")
 @report_options
+@click.pass_context
 def show(
+    ctx: click.Context,
     run: str,
     *,
     config: Path | None,
@@ -54,6 +56,9 @@ def show(
 
     RUN is an id, a unique prefix of one, `last`, or the path of a run record. Even with a selection, the totals are
     those of the whole run.
+
+    Exit codes, also of the whole run: 0 all passed; 1 something failed; 2 there is no such run; 3 nothing failed, but
+    something was inconclusive, ended in error or was not run, or the record is not whole.
     """
     reports = Reports(**files).check()
     reader = RunReader.open(find_run(Settings(RunOptions(config=config, out=out)).out, run))
@@ -64,6 +69,7 @@ def show(
     elif detail == "normal" and (everything or chosen is not None):
         detail = "all"
     show_run(reader, reports, View(detail=detail, transcripts=reports.transcripts, chosen=chosen))
+    ctx.exit(whole_exit_code(exit_code(reader, lost=False), reader))
 
 
 def _chosen(

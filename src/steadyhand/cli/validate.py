@@ -10,6 +10,7 @@ import msgspec
 
 from steadyhand.cli import options as shared
 from steadyhand.cli.terminal import say, say_json
+from steadyhand.compose.offer import check_offers
 from steadyhand.compose.scenarios import Rubrics, combinations_of, load_files, open_registries
 from steadyhand.compose.settings import Settings
 from steadyhand.errors import ExitCode
@@ -56,13 +57,15 @@ def _load(paths: tuple[str, ...], settings: Settings) -> Loaded:
     registries = open_registries(settings, checking=True)
     loaded = load_files(paths, registries)
     combinations, problems = combinations_of(loaded, registries)
-    for note in settings.notes(loaded.scenarios):
+    for note in (*loaded.notes, *settings.notes(loaded.scenarios)):
         say(f"note: {note}", err=True)
     problems += Rubrics(settings).check([*loaded.scenarios, *combinations], read=True)
     if loaded.matrices:
         from steadyhand.compose.matrices import check_names
 
         problems += check_names(combinations, settings, registries)
+    if not any(problem.level == "error" for problem in (*loaded.problems, *problems)):
+        problems += check_offers([*loaded.scenarios, *combinations], settings, registries)
     return msgspec.structs.replace(loaded, problems=tuple(dict.fromkeys([*loaded.problems, *problems])))
 
 

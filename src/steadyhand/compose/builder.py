@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import itertools
 import secrets
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from steadyhand.builtin.plugin import make_database
-from steadyhand.compose.models import DEFAULT_KIND, Judges, Models, Tape
+from steadyhand.compose.isolation import RunIsolation
+from steadyhand.compose.models import DEFAULT_KIND, Judges, Models, Tape, build_gate, providers_of
 from steadyhand.compose.scenarios import (
     ScenarioRegistries,
     needs_agent,
@@ -28,6 +30,8 @@ from steadyhand.engine.context import PreparedCheck, PreparedStep, ScoreRubric, 
 from steadyhand.engine.limits import LagMonitor, SpendingLimit, SystemClock
 from steadyhand.engine.model_call import RetryPolicy
 from steadyhand.errors import SetupError
+from steadyhand.judging.cost import Prices
+from steadyhand.language.thoughts import Marks, marks_of
 from steadyhand.plugins.plugin import (
     AgentFactory,
     AgentSettings,
@@ -41,6 +45,7 @@ from steadyhand.ports.agent import (
     Agent,
     Gateway,
     Judge,
+    SeesOneFolder,
     Shows,
     UserSimulator,
     agent_facts,
@@ -70,6 +75,7 @@ class _Shared(NamedTuple):
     missing_plugins: tuple[str, ...]
     doubts: Mapping[int, str]
     needs_user: bool
+    thoughts: Marks | None
 
 
 def no_doubts(scenario: Scenario, judges: Judges) -> Mapping[int, str]:
@@ -123,7 +129,8 @@ class Builder:
         self._shared: dict[str, _Shared] = {}
         self._tested: dict[str, ChatModel | None] = {}
         self._agents: dict[str, tuple[AgentFactory, AgentSettings]] = {}
-        self._scope = RunScope(concurrency=settings.concurrency, workspaces=parts.workspaces)
+        self._isolation = RunIsolation(settings, parts.workspaces)
+        self._scope = RunScope(concurrency=settings.concurrency, workspaces=parts.workspaces, isolation=self._isolation)
         self._gateway: GatewayServer | None = None
         self._environments: dict[str, tuple[EnvironmentFactory, EnvironmentSettings]] = {}
 
@@ -132,6 +139,7 @@ class Builder:
 
         Raises `UsageError`.
         """
+        self._isolation.scenarios = scenarios
         if any(map(self._reaches_services, scenarios)):
             self._services = TrialServices(self._settings)
             self._services.check(scenarios)
@@ -150,6 +158,8 @@ class Builder:
                 f"{variable} is too short or too plain to be told from ordinary text, so it is not masked in records"
             ] = None
         self._budget.check(self._models.names)
+        if note := self._isolation.note:
+            self.notices[note] = None
 
     def prepare_judging(self, scenarios: Sequence[Scenario]) -> None:
         """The same for trials that are only judged again: no agent, user or environment is built.
@@ -171,7 +181,9 @@ class Builder:
             shared = self._shared[scenario.id] = self._share(scenario)
         registry = shared.registry
         clock = self._clock
-        environment = self._environment(scenario, f"{planned.key.index}-{self._mark}-{next(self._count)}")
+        agent = self._agent(scenario)
+        root = agent.reserve_workspaces() if isinstance(agent, SeesOneFolder) else None
+        environment = self._environment(scenario, f"{planned.key.index}-{self._mark}-{next(self._count)}", root)
         database = self._database(scenario, environment)
         services = None
         if self._services is not None and shared.needs_services:
@@ -187,7 +199,7 @@ class Builder:
             doubts=shared.doubts,
             termination=registry.termination,
             user=self._user(scenario) if shared.needs_user else None,
-            agent=self._agent(scenario),
+            agent=agent,
             judge=shared.judge,
             services=services,
             gateway=self._trial_gateway(scenario),
@@ -195,6 +207,7 @@ class Builder:
             seed=planned.seed,
             score_rubric=shared.score_rubric,
             enforce_deadline=settings.options.enforce_deadline,
+            judge_timeline=settings.options.judge_timeline,
             live=settings.options.live,
             clock=clock,
             lag=self._lag,
@@ -203,33 +216,24 @@ class Builder:
             sinks=self._sinks,
             notes=self._notes.get(scenario.id, ()),
             missing_plugins=shared.missing_plugins,
+            thoughts=shared.thoughts,
         )
 
     def build_stored(self, scenario: Scenario, stored: TrialRecord) -> TrialParts:
         """The parts that judge a stored trial of the scenario."""
-        from steadyhand.engine.stored_trial import StoredAgent, StoredEnvironment
-
-        registry = self._registries.registry(scenario)
-        agent = StoredAgent(stored.agent, stored.shows) if stored.shows is not None else None
-        return TrialParts(
-            scenario=scenario,
-            key=stored.key,
-            environment=StoredEnvironment(),
-            evaluator=registry.evaluator,
+        return msgspec.structs.replace(
+            stored_parts(scenario, stored, self._registries.registry(scenario)),
             checks=self._checks,
             steps=self._steps,
             doubts=self._doubts(scenario, self._judges),
-            agent=agent,
             judge=self._judge(scenario),
-            model_name=stored.model,
-            seed=stored.seed,
             score_rubric=self._judges.rubric_scorer(scenario),
             lag=self._lag,
             gate=self._gate,
-            retry=RetryPolicy(retries=self._settings.retries),
+            retry=RetryPolicy(retries=self._settings.retries, patience_s=self._settings.wait_limit_s),
             sinks=self._sinks,
             notes=self._notes.get(scenario.id, ()),
-            missing_plugins=stored.missing_plugins,
+            thoughts=marks_of(self._settings.reasoning_tags(scenario)),
         )
 
     @property
@@ -242,6 +246,7 @@ class Builder:
         if self._services is not None:
             self._services.close()
         await self._scope.close()
+        self._isolation.close()
         if self._gateway is not None:
             await self._gateway.close()
         return await self._models.close()
@@ -250,6 +255,7 @@ class Builder:
         warnings = [*self._registries.warnings(scenario), *self._notes_on_judge(scenario)]
         agent = self._agent(scenario)
         if agent is not None:
+            self._note_isolation(agent)
             name, shows = declared_by(agent)
             unreached = _out_of_reach(scenario, name, shows, live=self._settings.options.live)
             self.out_of_reach.update(unreached)
@@ -265,9 +271,19 @@ class Builder:
         for spec in evaluation_specs(scenario):
             self._registries.registry(scenario).evaluator(spec.type)
 
+    def _note_isolation(self, agent: Agent) -> None:
+        """Raises `SetupError` if the user asked for what this agent cannot have."""
+        if agent_facts(agent).isolation != "none" or self._isolation.note or self._settings.isolation == "none":
+            return
+        reason = f"{agent.name} runs in this process, and could read what it is judged by"
+        if self._settings.isolation != "auto":
+            raise SetupError(f"--isolation {self._settings.isolation}: {reason}")
+        self.notices[f"isolation: none: {reason}"] = None
+
     def _notes_on_judge(self, scenario: Scenario) -> list[str]:
         overrides = self._judges.overrides(scenario)
-        self.notices.update(dict.fromkeys(overrides))
+        unasked = self._judges.unasked(scenario)
+        self.notices.update(dict.fromkeys([*overrides, unasked] if unasked else overrides))
         return [*self._judges.warnings(scenario), *overrides]
 
     def _prepare_judge(self, scenario: Scenario) -> None:
@@ -290,11 +306,12 @@ class Builder:
             judge=self._judge(scenario),
             model_name=model.name if model else None,
             score_rubric=self._judges.rubric_scorer(scenario),
-            retry=RetryPolicy(retries=self._settings.retries),
+            retry=RetryPolicy(retries=self._settings.retries, patience_s=self._settings.wait_limit_s),
             needs_services=self._reaches_services(scenario),
             missing_plugins=self._missing_plugins(scenario),
             doubts=self._doubts(scenario, self._judges),
             needs_user=needs_user(scenario),
+            thoughts=marks_of(self._settings.reasoning_tags(scenario)),
         )
 
     def _missing_plugins(self, scenario: Scenario) -> tuple[str, ...]:
@@ -302,13 +319,12 @@ class Builder:
         agent = self._agent(scenario) if missing else None
         return missing if agent is not None and agent_facts(agent).uses_plugins else ()
 
-    def _environment(self, scenario: Scenario, trial_id: str) -> EnvironmentProvider:
+    def _environment(self, scenario: Scenario, trial_id: str, root: Path | None = None) -> EnvironmentProvider:
         known = self._environments.get(scenario.id)
         if known is None:
             known = self._environments[scenario.id] = self._environment_parts(scenario)
-        return build_part(
-            known[0], msgspec.structs.replace(known[1], trial_id=trial_id), "the environment", EnvironmentProvider
-        )
+        settings = msgspec.structs.replace(known[1], trial_id=trial_id, root=root or known[1].root)
+        return build_part(known[0], settings, "the environment", EnvironmentProvider)
 
     def _environment_parts(self, scenario: Scenario) -> tuple[EnvironmentFactory, EnvironmentSettings]:
         """Raises `SetupError` if --sandbox is set and commands would not be isolated from this machine."""
@@ -320,6 +336,7 @@ class Builder:
             trial_id="",
             variables=self._settings.variables,
             options=part_options(factory, table, {"sandbox": True} if self._settings.sandbox else {}),
+            isolation=self._isolation,
         )
         made = (
             build_part(factory, settings, f"environment {type_}", EnvironmentProvider)
@@ -423,6 +440,58 @@ class Builder:
         from steadyhand.gateway.server import TrialGateway
 
         return TrialGateway(self._gateway, known[1].model)
+
+
+def stored_parts(scenario: Scenario, stored: TrialRecord, registry: Registry) -> TrialParts:
+    """The parts that look at a stored trial again, without a judge."""
+    from steadyhand.engine.stored_trial import StoredAgent, StoredEnvironment
+
+    return TrialParts(
+        scenario=scenario,
+        key=stored.key,
+        environment=StoredEnvironment(),
+        evaluator=registry.evaluator,
+        agent=StoredAgent(stored.agent, stored.shows) if stored.shows is not None else None,
+        model_name=stored.model,
+        seed=stored.seed,
+        missing_plugins=stored.missing_plugins,
+    )
+
+
+class Judging(NamedTuple):
+    """What judges stored trials, outside a run."""
+
+    builder: Builder
+    prices: Prices
+    tape: Tape
+
+
+@contextlib.asynccontextmanager
+async def judging(
+    scenarios: Sequence[Scenario], settings: Settings, registries: ScenarioRegistries
+) -> AsyncGenerator[Judging]:
+    """The judge of these scenarios, ready to be asked. Raises `UsageError`."""
+    providers = providers_of(scenarios, settings, registries)
+    free = tuple(sorted(name for name, facts in providers.items() if facts.free))
+    prices = Prices(dict(settings.config.prices), elsewhere=settings.own_servers(providers), free=free)
+    tape = Tape(settings.options, settings.redactor())
+    with LagMonitor() as lag:
+        parts = RunParts(
+            registries=registries,
+            settings=settings,
+            workspaces=Path(),
+            lag=lag,
+            gate=build_gate(providers, settings, lambda message: None),
+            tape=tape,
+            budget=SpendingLimit(prices, max_cost=settings.options.max_cost, max_tokens=settings.options.max_tokens),
+        )
+        builder = Builder(parts)
+        try:
+            builder.prepare_judging(scenarios)
+            yield Judging(builder, prices, tape)
+        finally:
+            await builder.close()
+            tape.close()
 
 
 def _withheld(variable: str, kind: str) -> str:

@@ -12,21 +12,20 @@ from typing import NamedTuple
 
 import msgspec
 
-from steadyhand.compose.builder import Builder, RunParts
+from steadyhand.compose.builder import Builder, judging
 from steadyhand.compose.fingerprint import Fingerprints
-from steadyhand.compose.models import Judges, Models, Tape, build_gate, providers_of
+from steadyhand.compose.models import Judges, Models
 from steadyhand.compose.rejudgement import rejudge_options
 from steadyhand.compose.scenarios import ScenarioRegistries, load_scenarios, open_registries, with_safe_ids
 from steadyhand.compose.settings import ModelRef, Settings
 from steadyhand.engine.context import TrialParts
-from steadyhand.engine.limits import LagMonitor, SpendingLimit
 from steadyhand.engine.rejudgement import CheckKey, key_of, rejudge
 from steadyhand.errors import SetupError, StoreError, UsageError
 from steadyhand.judging.agreement import Case, agreement, shortfall
 from steadyhand.judging.cost import Prices, cost_of_trial
 from steadyhand.judging.trial import class_of_severity
 from steadyhand.ports.agent import instructions_digest
-from steadyhand.records.calibration import Calibration, CheckAgreement, JudgedCase, Word
+from steadyhand.records.calibration import Calibration, CheckAgreement, JudgedCase, PassOrFail
 from steadyhand.records.evaluation import EvaluationResult, EvaluationSpec, Verdict, spec_digest
 from steadyhand.records.run import CanaryTally, Spent, TrialKey, TrialRecord
 from steadyhand.records.scenario import Scenario, evaluation_specs
@@ -38,7 +37,7 @@ from steadyhand.store.reader import RunReader, find_run
 DEFAULT_FILE = "calibration.json"
 OTHER = "other"
 """The class of checks that are not safety invariants."""
-_WORDS: dict[Verdict, Word] = {Verdict.PASSED: "pass", Verdict.FAILED: "fail"}
+_WORDS: dict[Verdict, PassOrFail] = {Verdict.PASSED: "pass", Verdict.FAILED: "fail"}
 
 
 def calibration_file(settings: Settings) -> Path:
@@ -102,7 +101,7 @@ class LabelledCase(NamedTuple):
     """A label, the stored result that it is about, and the scenario as it is now."""
 
     label: Label
-    word: Word
+    word: PassOrFail
     scenario: Scenario
     stored: TrialRecord
     result: EvaluationResult
@@ -131,13 +130,13 @@ class Cases:
                 found.append(case)
         return found
 
-    def _decided(self, labels: Iterable[Label]) -> list[tuple[Label, Word]]:
+    def _decided(self, labels: Iterable[Label]) -> list[tuple[Label, PassOrFail]]:
         """One label for each case: the last one of each person, if they agree."""
         by_case: dict[tuple[str, str, int, str], dict[str, Label]] = {}
         for label in labels:
             if label.label:
                 by_case.setdefault(label.case, {})[label.by] = label
-        found: list[tuple[Label, Word]] = []
+        found: list[tuple[Label, PassOrFail]] = []
         for given in by_case.values():
             last = list(given.values())[-1]
             words = {label.label for label in given.values()}
@@ -149,7 +148,7 @@ class Cases:
                 self.skipped.append(f"line {last.line}: labelled differently by different people, or unsure by one")
         return found
 
-    def _case(self, label: Label, word: Word, known: Mapping[str, Scenario]) -> LabelledCase | str:
+    def _case(self, label: Label, word: PassOrFail, known: Mapping[str, Scenario]) -> LabelledCase | str:
         try:
             reader, scenarios = self._run(label.run, known)
             stored = reader.trial(TrialKey(scenario_id=label.scenario, index=label.trial))
@@ -162,6 +161,8 @@ class Cases:
             return "a label on the verdict of a trial, which no judge decides"
         if result is None:
             return f"the trial has no check {label.check!r}"
+        if result.decided_by == "reader":
+            return "the reader was sure, so no judge was asked"
         scenario = known.get(label.scenario) or scenarios.get(label.scenario)
         if scenario is None:
             return f"the scenario {label.scenario} is no longer in the files"
@@ -310,32 +311,11 @@ async def calibrate(labels: Path, settings: Settings) -> Calibrated:
     scenarios = list({case.scenario.id: case.scenario for case in found}.values())
     if any(settings.judge(scenario) is None for scenario in scenarios):
         raise SetupError("no judge is set; name one with `--judge provider/model` or `judge` in steadyhand.toml")
-    providers = providers_of(scenarios, settings, registries)
-    free = tuple(sorted(name for name, facts in providers.items() if facts.free))
-    prices = Prices(dict(settings.config.prices), elsewhere=settings.own_servers(providers), free=free)
-    budget = SpendingLimit(prices, max_cost=settings.options.max_cost, max_tokens=settings.options.max_tokens)
-    tape = Tape(settings.options, redactor)
-    with LagMonitor() as lag:
-        parts = RunParts(
-            registries=registries,
-            settings=settings,
-            workspaces=Path(),
-            lag=lag,
-            gate=build_gate(providers, settings, lambda message: None),
-            tape=tape,
-            budget=budget,
-        )
-        builder = Builder(parts)
-        try:
-            builder.prepare_judging(scenarios)
-            asked = await ask_all(builder, found, prices, concurrency=settings.concurrency)
-            judges = Judges(Models(registries, settings, tape), settings, registries)
-            fingerprints = Fingerprints(settings, redactor, registries)
-            compared = Compared(found, asked.cases)
-            made = calibrations_of(compared, judges, fingerprints, labels=labels, skipped=cases.skipped)
-        finally:
-            await builder.close()
-            tape.close()
+    async with judging(scenarios, settings, registries) as open_judge:
+        asked = await ask_all(open_judge.builder, found, open_judge.prices, concurrency=settings.concurrency)
+        judges = Judges(Models(registries, settings, open_judge.tape), settings, registries)
+        fingerprints = Fingerprints(settings, redactor, registries)
+        made = calibrations_of(Compared(found, asked.cases), judges, fingerprints, labels=labels, skipped=cases.skipped)
     return Calibrated(made, asked.cases, cases.skipped, asked.spent)
 
 

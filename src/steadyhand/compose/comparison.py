@@ -51,10 +51,12 @@ def paired_id(target: Target) -> str:
 
 
 class ComparedSource(Record):
-    """A run, report or baseline as it was read. `trial` finds one of its trials to show; None if it has no trials."""
+    """A run, report or baseline as it was read. `trial` finds one of its trials to show; None if it has no trials.
+    `reader` is that of its record, if it is a run."""
 
     side: Side
     trial: Callable[[str, int, str], ToldTrial | None]
+    reader: RunReader | None = None
 
     def only(self, target: str) -> ComparedSource:
         """One target of it. Raises a `SetupError` that lists the targets."""
@@ -125,7 +127,7 @@ def read_source(reader: RunReader) -> ComparedSource:
         finished=reader.finished,
         stopped_early=header.until is not None,
     )
-    return ComparedSource(side=side, trial=trial)
+    return ComparedSource(side=side, trial=trial, reader=reader)
 
 
 def _needed(reader: RunReader) -> dict[str, int]:

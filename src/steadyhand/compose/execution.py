@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
@@ -18,6 +18,7 @@ from steadyhand.compose.builder import Builder
 from steadyhand.compose.fingerprint import Fingerprints, total
 from steadyhand.compose.models import Tape
 from steadyhand.compose.run import Run, clean_workspaces
+from steadyhand.compose.stall import RunWatch
 from steadyhand.engine.import_guard import no_imports
 from steadyhand.engine.limits import LagMonitor
 from steadyhand.engine.model_call import OpenGate
@@ -59,8 +60,8 @@ Attend = Callable[[Callable[[str], None]], AbstractContextManager[Stops]]
 class Execution:
     """Executes a run once, and then holds how it ended.
 
-    `interrupted` is set after an interrupt, `broken` if the record or recording could no longer be written, and
-    `crashed` after an unexpected exception; the record has the finished trials.
+    `interrupted` is set after an interrupt, `broken` if the record or recording could no longer be written, `stalled`
+    if no provider answered, and `crashed` after an unexpected exception; the record has the finished trials.
     """
 
     def __init__(self, run: Run) -> None:
@@ -68,6 +69,7 @@ class Execution:
         self.interrupted: bool = False
         self.broken: StoreError | None = None
         self.crashed: Exception | None = None
+        self.stalled: str | None = None
         self._header: RunHeader = run.header
         self.pending: Sequence[PlannedTrial] = run.pending
         self._canaries: Canaries | None = None
@@ -106,8 +108,7 @@ class Execution:
 
     async def _execute(self, tape: Tape, observers: Sequence[RunObserver], attend: Attend) -> Path:
         def note(message: str) -> None:
-            for observer in observers:
-                observer.noted(message)
+            _tell(observers, message)
 
         self._gate = self._run.gate(note, spaced=not self._run.uses_workers)
         with LagMonitor() as lag:
@@ -118,7 +119,7 @@ class Execution:
                     builder.prepare(self._run.scenarios)
                 else:
                     builder.prepare_judging(self._run.scenarios)
-                for message in self._run.settings.notes(self._run.scenarios):
+                for message in (*self._run.notes, *self._run.settings.notes(self._run.scenarios)):
                     note(message)
                 for message in self._cannot_pass():
                     note(message)
@@ -191,6 +192,9 @@ class Execution:
             # Another process may have run some of the trials before this one locked the record.
             keys = [each.key for each in self.pending if still_to_do(writer.verdict(each.key))]
             self.pending = PlannedPart(self._run.planned, keys)
+        gate = self._gate if isinstance(self._gate, ProviderGate) else None
+        watch = RunWatch(gate, self._run.settings.stall_limit_s, lambda message: _tell(observers, message))
+        observers = [*observers, watch]
         for observer in observers:
             observer.run_started(msgspec.structs.replace(self._header, planned=len(self.pending)))
             for notice in builder.notices:
@@ -199,16 +203,15 @@ class Execution:
         self._began = time.monotonic()
         try:
             with no_imports():
-                await batch.run(self.pending)
+                await self._unless_stalled(watch, batch.run(self.pending))
             await self._ask_rest(builder, interrupts)
             self.broken = tape.broken
             for message in self._last_notes(builder):
-                for observer in observers:
-                    observer.noted(message)
+                _tell(observers, message)
         except StoreError as error:
             self.broken = error
         except asyncio.CancelledError:
-            if not interrupts.stopping:
+            if not interrupts.stopping and self.stalled is None:
                 writer.close("interrupted")
                 raise
         except Exception as error:  # noqa: BLE001 - a bug of ours: what there is will be reported
@@ -222,6 +225,25 @@ class Execution:
         self.interrupted = interrupts.stopping
         self._close(writer)
         return writer.path
+
+    async def _unless_stalled(self, watch: RunWatch, work: Coroutine[Any, Any, None]) -> None:
+        """Cancels the work, and this task with it, when the run is stalled."""
+        task = asyncio.current_task()
+        assert task is not None
+
+        async def look() -> None:
+            self.stalled = await watch.stalled()
+            task.cancel()
+
+        looking = asyncio.create_task(look())
+        try:
+            await work
+        except asyncio.CancelledError:
+            if self.stalled is not None:
+                task.uncancel()
+            raise
+        finally:
+            looking.cancel()
 
     def _writer(self) -> RunWriter:
         if self._run.record is not None:
@@ -334,6 +356,7 @@ class Execution:
     def _close(self, writer: RunWriter) -> None:
         cut_short = (
             self.interrupted
+            or self.stalled is not None
             or self.broken is not None
             or self.crashed is not None
             or self._run.budget.exhausted is not None
@@ -355,6 +378,11 @@ def _unattended(note: Callable[[str], None]) -> AbstractContextManager[Stops]:
 
 class _NeverStops:
     stopping: bool = False
+
+
+def _tell(observers: Sequence[RunObserver], message: str) -> None:
+    for observer in observers:
+        observer.noted(message)
 
 
 def _late(count: int) -> str:

@@ -27,6 +27,7 @@ from steadyhand.compose.scenarios import (
     needs_user,
 )
 from steadyhand.compose.settings import ModelRef, Settings
+from steadyhand.language.thoughts import DEFAULT_TAGS
 from steadyhand.ports.agent import agent_facts
 from steadyhand.ports.model import model_facts
 from steadyhand.records.run import JUDGE_PART, SCENARIO_PART
@@ -167,6 +168,7 @@ class Fingerprints:
             "a real service": self._real_services(scenario),
             "the rubric": self._rubric(scenario),
             "a plugin": self._plugins(scenario),
+            "the marks of thoughts": tags if (tags := settings.reasoning_tags(scenario)) != DEFAULT_TAGS else None,
             "the environment": [
                 settings.environment(scenario),
                 self._clean(sorted(settings.config.environments.get(settings.environment(scenario), {}).items())),

@@ -83,7 +83,7 @@ class ManualTrial:
                 gateway=gateway,
                 clock=clock,
                 live=self.settings.options.live,
-                retry=RetryPolicy(retries=self.settings.retries),
+                retry=RetryPolicy(retries=self.settings.retries, patience_s=self.settings.wait_limit_s),
                 sinks=sinks,
             )
         )

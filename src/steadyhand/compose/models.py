@@ -27,6 +27,7 @@ from steadyhand.judging.vendor import vendor_of
 from steadyhand.plugins.plugin import JudgeSettings, ModelSettings
 from steadyhand.plugins.registry import Registry, build_part
 from steadyhand.ports.agent import Judge, RubricJudge, TrialContext, agent_facts
+from steadyhand.ports.evaluator import explicit_judge_only
 from steadyhand.ports.evaluator import needs_judge as declares_judge
 from steadyhand.ports.model import ChatModel, ModelFacts, model_facts
 from steadyhand.records.config import ProviderConfig, RunOptions
@@ -174,7 +175,7 @@ def build_gate(
             tokens_per_minute=config.tokens_per_minute,
             spacing_s=SPACING_S if spaced and providers.get(name, ModelFacts()).uses_network else 0.0,
         )
-    return ProviderGate(clock=SystemClock(), limits=limits, note=note)
+    return ProviderGate(clock=SystemClock(), limits=limits, note=note, wait_s=settings.wait_limit_s)
 
 
 def free_of_limits(providers: Mapping[str, ModelFacts], settings: Settings) -> tuple[str, ...]:
@@ -202,6 +203,12 @@ def needs_network(
         return True
     kinds = {(settings.agent(each).partition(":")[0], registries.registry(each)) for each in scenarios}
     return any(agent_facts(registry.agent(kind)).uses_network for kind, registry in kinds)
+
+
+NO_NAMED_JUDGE = (
+    "no judge is named: meaning checks are inconclusive where the reader is not sure; name one with `--judge"
+    " provider/model` or `judge` in steadyhand.toml"
+)
 
 
 class Judges:
@@ -270,6 +277,16 @@ class Judges:
     def needed(self, scenario: Scenario) -> bool:
         """Whether some check or condition of the scenario asks a judge. Raises `SetupError`."""
         return _has_judged_ending(scenario) or bool(self._judged(scenario))
+
+    def unasked(self, scenario: Scenario) -> str | None:
+        """What to set, if some check may have to ask a judge and none is named. Raises `SetupError`."""
+        if self._settings.judge(scenario) is not None:
+            return None
+        registry = self._registries.registry(scenario)
+        for spec in evaluation_specs(scenario):
+            if explicit_judge_only(registry.evaluator(spec.type)) and asks_judge(spec, registry):
+                return NO_NAMED_JUDGE
+        return None
 
     def warnings(self, scenario: Scenario) -> list[str]:
         """Warnings about the judge. Raises `SetupError` with `--strict-judge`."""
@@ -345,7 +362,12 @@ class Judges:
         known = self._checks.get(scenario.id)
         if known is None:
             registry = self._registries.registry(scenario)
-            known = [spec for spec in evaluation_specs(scenario) if asks_judge(spec, registry)]
+            named = self._settings.judge(scenario) is not None
+            known = [
+                spec
+                for spec in evaluation_specs(scenario)
+                if asks_judge(spec, registry) and (named or not explicit_judge_only(registry.evaluator(spec.type)))
+            ]
             self._checks[scenario.id] = known
         return known
 

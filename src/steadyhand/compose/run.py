@@ -75,7 +75,16 @@ class Run:
         self.uses_workers: bool = self.settings.workers > 1 or options.engine == "ray"
         self._check_executor(options, objects=any(given))
         self._registries = open_registries(self.settings, given, checking=checking)
-        loaded = load_scenarios(selection, self._registries, given, models=options.models, agents=options.agents)
+        self.notes: list[str] = []
+        """What was passed over in folders."""
+        loaded = load_scenarios(
+            selection,
+            self._registries,
+            given,
+            models=options.models,
+            agents=options.agents,
+            note=self.notes.append,
+        )
         self.redactor: Redactor = self.settings.redactor(loaded)
         self.scenarios: list[Scenario] = with_safe_ids(loaded, self.redactor)
         self.origin: Origin | None = None if options.rejudge is None else Origin(options.rejudge)
@@ -171,6 +180,7 @@ class Run:
             alpha=options.alpha if options.alpha is not None else DEFAULT_ALPHA,
             origin=self.origin.id if self.origin is not None else None,
             failed_of=options.failed_of,
+            agent_can_read=self.settings.agent_can_read,
         )
 
     def _matrices(self) -> tuple[RunMatrix, ...]:

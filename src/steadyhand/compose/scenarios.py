@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,9 +23,11 @@ from steadyhand.records.scenario import Converse, PluginRef, RunCode, Scenario, 
 from steadyhand.redaction import Redactor
 from steadyhand.spec.agent import Vocabulary
 from steadyhand.spec.config import SHIPPED, Project, files_of
-from steadyhand.spec.load import Loaded, load, show_file
-from steadyhand.spec.validation import Findings, nearest
+from steadyhand.spec.discovery import show_file
+from steadyhand.spec.load import Loaded, load
+from steadyhand.spec.validation import Findings
 from steadyhand.spec.yaml import read_document
+from steadyhand.suggestion import nearest
 
 CHARACTER_MODEL = "character.llm.model"
 _NOT_OF_THE_CELL = frozenset(("model", "agent", CHARACTER_MODEL))
@@ -203,8 +205,10 @@ def load_scenarios(
     *,
     models: Sequence[str] = (),
     agents: Sequence[str] = (),
+    note: Callable[[str], None] | None = None,
 ) -> list[Scenario]:
-    """The selected scenarios, one for each target if there are several `models` or `agents`.
+    """The selected scenarios, one for each target if there are several `models` or `agents`. `note` is told what was
+    passed over.
 
     Raises `FileError` with every error of every file, `SetupError` when none is left.
     """
@@ -212,6 +216,9 @@ def load_scenarios(
     combinations, problems = combinations_of(loaded, registries)
     if loaded.errors or problems:
         raise FileError([*loaded.errors, *problems])
+    if note is not None:
+        for each in loaded.notes:
+            note(each)
     scenarios = [*loaded.scenarios, *combinations, *given.scenarios]
     if given.scenarios:
         _refuse_same_ids(scenarios)

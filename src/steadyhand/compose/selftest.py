@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from steadyhand.compose.models import asks_judge
 from steadyhand.compose.scenarios import ScenarioRegistries
 from steadyhand.engine.context import RunningTrial, TrialParts
 from steadyhand.engine.evaluation import Evaluation
 from steadyhand.plugins.plugin import EnvironmentSettings
-from steadyhand.ports.evaluator import deterministic
+from steadyhand.plugins.registry import Registry
+from steadyhand.ports.evaluator import deterministic, explicit_judge_only
 from steadyhand.records.base import Record
 from steadyhand.records.chat import Message
 from steadyhand.records.evaluation import EvaluationResult, EvaluationSpec, Verdict
@@ -30,9 +32,10 @@ class Defect(Record):
 
 
 class SelfTest(Record):
-    """`answers` is the number of answers tested."""
+    """`answers` is the number of answers tested, `needs_judge` of those that the checks cannot decide without one."""
 
     answers: int
+    needs_judge: int
     defects: tuple[Defect, ...]
     without_examples: tuple[str, ...]
     untested: tuple[EvaluationSpec, ...] = ()
@@ -42,9 +45,10 @@ class SelfTest(Record):
 async def selftest(scenarios: Sequence[Scenario], registries: ScenarioRegistries) -> SelfTest:
     """Every deterministic check of every scenario against every example of it.
 
-    If a check could not be tested, it is unknown whether a bad answer passes all of them.
+    If a check could not be tested, it is unknown whether a bad answer passes all of them. A check that would ask a
+    judge is no defect: it is counted.
     """
-    answers = 0
+    answers = needs_judge = 0
     defects: list[Defect] = []
     untested: list[EvaluationSpec] = []
     for scenario in scenarios:
@@ -53,18 +57,34 @@ async def selftest(scenarios: Sequence[Scenario], registries: ScenarioRegistries
         untested += unknown
         for answer in scenario.examples.good:
             answers += 1
+            results = await _check(scenario, registries, answer)
+            asks = [result for result in results if _asks_judge(result, registry)]
+            needs_judge += bool(asks)
             defects += [
                 _defect(scenario, answer, f"a good answer is rejected: {result.message}", result)
-                for result in await _check(scenario, registries, answer)
-                if result.verdict is not Verdict.PASSED
+                for result in results
+                if result.verdict is not Verdict.PASSED and result not in asks
             ]
         for answer in scenario.examples.bad:
             answers += 1
             results = await _check(scenario, registries, answer)
+            failed = any(result.verdict is Verdict.FAILED for result in results)
+            needs_judge += not failed and any(_asks_judge(result, registry) for result in results)
             if not unknown and all(result.verdict is Verdict.PASSED for result in results):
                 defects.append(_defect(scenario, answer, "a bad answer passes every check"))
     without = tuple(s.id for s in scenarios if not s.examples.good and not s.examples.bad)
-    return SelfTest(answers=answers, defects=tuple(defects), without_examples=without, untested=tuple(untested))
+    return SelfTest(
+        answers=answers,
+        needs_judge=needs_judge,
+        defects=tuple(defects),
+        without_examples=without,
+        untested=tuple(untested),
+    )
+
+
+def _asks_judge(result: EvaluationResult, registry: Registry) -> bool:
+    """Whether only a judge could decide it."""
+    return result.verdict is Verdict.INCONCLUSIVE and explicit_judge_only(registry.evaluator(result.type))
 
 
 async def _check(scenario: Scenario, registries: ScenarioRegistries, answer: str) -> list[EvaluationResult]:
@@ -76,12 +96,19 @@ async def _check(scenario: Scenario, registries: ScenarioRegistries, answer: str
         environment=registry.environment("local")(nowhere),
         evaluator=registry.evaluator,
     )
+    return await check_answer(parts, registry, answer)
+
+
+async def check_answer(parts: TrialParts, registry: Registry, answer: str) -> list[EvaluationResult]:
+    """What the checks that depend on the reply alone say of it; with a judge among the parts, judged checks too."""
     evaluation = Evaluation(RunningTrial(parts))
     result = ExecutionResult(reply=answer, stdout=answer, messages=(Message(role="assistant", content=answer),))
-    for spec in evaluation_specs(scenario):
-        if not registry.has("evaluators", spec.type) or not deterministic(registry.evaluator(spec.type)):
+    for spec in evaluation_specs(parts.scenario):
+        if not registry.has("evaluators", spec.type):
             continue
-        await evaluation.check(spec, result, stage="step", step=0)
+        alone = deterministic(registry.evaluator(spec.type))
+        if alone or (parts.judge is not None and asks_judge(spec, registry)):
+            await evaluation.check(spec, result, stage="step", step=0)
     return evaluation.results
 
 

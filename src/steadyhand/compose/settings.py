@@ -13,12 +13,15 @@ from typing import Any
 import msgspec
 from pydantic import BaseModel
 
+from steadyhand.engine.model_call import STALL_LIMIT_S, WAIT_LIMIT_S
 from steadyhand.errors import FileError, SetupError
+from steadyhand.language.thoughts import DEFAULT_TAGS
 from steadyhand.plugins.plugin import ModelFactory, Options, options_of
 from steadyhand.plugins.registry import ExtensionPoint, Registry, unknown_part
 from steadyhand.ports.model import ModelFacts
 from steadyhand.records.base import Record
 from steadyhand.records.config import Config, ProviderConfig, RunOptions, Selection
+from steadyhand.records.isolation import IsolationChoice
 from steadyhand.records.location import Place, Problem
 from steadyhand.records.scenario import Scenario
 from steadyhand.redaction import (
@@ -31,8 +34,9 @@ from steadyhand.redaction import (
     secrets_of_process,
 )
 from steadyhand.spec.config import Project, config_problem, find_config, other_configs, read_config
-from steadyhand.spec.load import show_file
-from steadyhand.spec.validation import FieldPath, Findings, nearest, validate
+from steadyhand.spec.discovery import show_file
+from steadyhand.spec.validation import FieldPath, Findings, validate
+from steadyhand.suggestion import nearest
 
 DEFAULT_OUT = Path(".steadyhand/runs")
 DEFAULT_ENVIRONMENT = "local"
@@ -184,6 +188,14 @@ class Settings:
                 return value
         return DEFAULT_RETRIES
 
+    @property
+    def wait_limit_s(self) -> float:
+        return self.options.wait_limit_s or self.config.wait_limit_s or WAIT_LIMIT_S
+
+    @property
+    def stall_limit_s(self) -> float:
+        return self.options.stall_limit_s or self.config.stall_limit_s or STALL_LIMIT_S
+
     def agent(self, scenario: Scenario) -> str:
         chosen = scenario.overrides.get("agent") or self._users_agent(scenario)
         return chosen or scenario.agent or self.config.agent or scenario.default_agent
@@ -248,6 +260,13 @@ class Settings:
             return default
         return self.named(model_type, scenario)
 
+    def reasoning_tags(self, scenario: Scenario) -> tuple[str, ...]:
+        """The marks of thoughts: the scenario's, its agent's, those of its model's provider, or the usual ones."""
+        agent = self.config.reasoning_tags.get(self.agent(scenario).partition(":")[0])
+        model = self.model(scenario)
+        provider = None if model is None else self.config.providers.get(model.name.partition("/")[0])
+        return scenario.reasoning_tags or agent or (provider and provider.reasoning_tags) or DEFAULT_TAGS
+
     @property
     def strict_judge(self) -> bool:
         return self.options.strict_judge or bool(self.config.strict_judge)
@@ -255,6 +274,18 @@ class Settings:
     @property
     def sandbox(self) -> bool:
         return self.options.sandbox or bool(self.config.sandbox)
+
+    @property
+    def isolation(self) -> IsolationChoice:
+        return self.options.isolation or self.config.isolation or "auto"
+
+    @property
+    def agent_can_read(self) -> tuple[str, ...]:
+        """Absolute paths, of the command line and the configuration."""
+        given = [Path(path).absolute() for path in self.options.agent_can_read]
+        return tuple(
+            str(path) for path in (*given, *(self.config.folder / each for each in self.config.agent_can_read))
+        )
 
     @property
     def allow_commands(self) -> bool:

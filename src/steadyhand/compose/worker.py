@@ -94,8 +94,8 @@ class Worker:
 
     def take(self, orders: Orders) -> None:
         self._clock_ms = round((datetime.now(UTC).timestamp() - orders.now) * 1000.0, 1)
-        for number, reason in orders.granted:
-            self._gate.granted(number, reason)
+        for number, reason, blamed_s in orders.granted:
+            self._gate.granted(number, reason, blamed_s)
         for number, error in orders.refused:
             self._gate.refused(number, error)
         self._waiting.extend(orders.trials)

@@ -9,13 +9,13 @@ from types import CoroutineType
 from typing import Any
 
 from steadyhand.engine.context import RunningTrial
-from steadyhand.engine.limits import AgentTimeout
+from steadyhand.engine.limits import AgentTimeout, Lost, lost_so_far
 from steadyhand.engine.model_call import awaited
 from steadyhand.errors import AgentError, LimitExceeded, TrialError
 from steadyhand.ports.agent import Agent, Reply, Turn
 from steadyhand.records.base import Record, rounded_ms
 from steadyhand.records.chat import Finish, FinishReason, Message, Spoiled, SpoiledBy
-from steadyhand.records.event import Lagged, ModelCalled, Retried, Said
+from steadyhand.records.event import Lagged, ModelCalled, Retried, Said, Thought
 from steadyhand.records.result import Latency
 from steadyhand.records.scenario import Ask
 from steadyhand.user_file import raised
@@ -31,6 +31,7 @@ class AgentTurn(Record):
     calls: tuple[ModelCalled, ...]
     latency: Latency
     finish: Finish | None = None
+    duration_bounds: tuple[float, float] | None = None
 
 
 def ask(
@@ -75,7 +76,8 @@ async def _take_turn(
     deadline = None if timeout_ms is None else trial.clock.now() + timeout_ms / 1000.0
     cut_after_ms = _cut_after_ms(trial) if trial.parts.enforce_deadline else None
     turn = Turn(messages=messages, number=number, deadline=deadline, cut_after_ms=cut_after_ms)
-    limit = None if timeout_ms is None else AgentTimeout(timeout_ms, trial.caller.waits)
+    limit = None if timeout_ms is None else AgentTimeout(timeout_ms, trial.caller.waits, trial.parts.lag)
+    lost_before = lost_so_far(trial.parts.lag)
     try:
         if limit is None:
             reply = await _respond(agent, turn)
@@ -89,23 +91,31 @@ async def _take_turn(
             raise AgentError(
                 f"out of time after {used:.0f} ms while the model was failing: {faults[-1].reason}"
             ) from None
+        if limit is not None and (doubt := limit.doubt()) is not None:
+            trial.disturbed(doubt)
+            raise TrialError(doubt) from None
         if trial.parts.gateway is not None:
             await trial.parts.gateway.settle()
         raise LimitExceeded("step_time", used=round(used), allowed=timeout_ms or 0) from None
     end_ms = trial.elapsed_ms()
+    lost = lost_so_far(trial.parts.lag).since(lost_before)
+    if limit is not None and (doubt := limit.doubt()) is not None:
+        trial.disturbed(doubt)
     if trial.parts.gateway is not None:
         await trial.parts.gateway.hear_out()
-    said = Message(role="assistant", content=reply.text)
+    text = _without_thoughts(trial, reply.text, end_ms)
+    said = Message(role="assistant", content=text)
     trial.emit(Said(at_ms=end_ms, step=trial.step, turn=trial.turn, message=said))
     calls = tuple([call for call in trial.since(mark, ModelCalled) if call.purpose == "agent"])
     duration_ms = max(0.0, end_ms - start_ms - (trial.caller.waits.settled_ms - waited_before))
     if reply.duration_ms is not None:
         duration_ms = min(duration_ms, max(0.0, reply.duration_ms))
     taken = AgentTurn(
-        reply=reply.text,
+        reply=text,
         duration_ms=rounded_ms(duration_ms),
+        duration_bounds=duration_bounds(trial, duration_ms, lost),
         calls=calls,
-        latency=_latency(trial, calls, duration_ms, began),
+        latency=_latency(trial, calls, duration_ms, began, lost),
         finish=_finish(trial, calls),
     )
     if trial.parts.gateway is not None:  # waiting for what its program still has to report is not the agent's time
@@ -126,6 +136,18 @@ async def _respond(agent: Agent, turn: Turn) -> Reply:
     if not isinstance(reply.text, str):  # pyright: ignore[reportUnnecessaryIsInstance] - likewise
         raise AgentError(f"the text of the agent's Reply has type {type(reply.text).__name__}; expected str")
     return reply
+
+
+def _without_thoughts(trial: RunningTrial, text: str, at_ms: float) -> str:
+    """The answer in what the agent said. Its thoughts are recorded; nothing reads them as an answer."""
+    marks = trial.parts.thoughts
+    split = None if marks is None else marks.split(text)
+    if split is None:
+        return text
+    for thought in split.thoughts:
+        if thought.strip():
+            trial.emit(Thought(at_ms=at_ms, step=trial.step, turn=trial.turn, text=thought.strip()))
+    return split.answer
 
 
 def _finish(trial: RunningTrial, calls: Sequence[ModelCalled]) -> Finish | None:
@@ -204,7 +226,14 @@ def _cut_after_ms(trial: RunningTrial) -> float | None:
     return max((budget.critical_ms for budget in trial.prepared_step(step).budgets), default=None)
 
 
-def _latency(trial: RunningTrial, calls: tuple[ModelCalled, ...], duration_ms: float, began: float) -> Latency:
+def duration_bounds(trial: RunningTrial, duration_ms: float, lost: Lost) -> tuple[float, float] | None:
+    """The least and the most that the agent can have taken; None if too little was lost to matter."""
+    return None if lost.total_ms <= trial.parts.retry.lag_limit_ms else lost.bounds(duration_ms)
+
+
+def _latency(
+    trial: RunningTrial, calls: tuple[ModelCalled, ...], duration_ms: float, began: float, lost: Lost
+) -> Latency:
     """The call's latency if the turn was a single call, otherwise the agent's time for the turn.
 
     A relayed call is only part of its turn.
@@ -219,14 +248,15 @@ def _latency(trial: RunningTrial, calls: tuple[ModelCalled, ...], duration_ms: f
         for each in call.timing.spoiled
         if each.kind is not SpoiledBy.LAGGED
     )
-    lagged = _lagged(trial, began, duration_ms)
+    lagged = _lagged(trial, began, duration_ms, lost)
     return Latency(ms=_rounded(duration_ms), spoiled=(*spoiled, *lagged), source="agent_turn")
 
 
-def _lagged(trial: RunningTrial, began: float, duration_ms: float) -> tuple[Spoiled, ...]:
+def _lagged(trial: RunningTrial, began: float, duration_ms: float, lost: Lost) -> tuple[Spoiled, ...]:
     """How lag may have distorted the time of a turn that began at `began`. The lag is also recorded as an event."""
     ended = time.perf_counter()
     lag_ms = 0.0 if trial.parts.lag is None else trial.parts.lag.worst_ms(began, ended)
+    lag_ms = max(lag_ms, lost.asleep_s * 1000.0)
     limit_ms = trial.parts.retry.lag_limit_ms
     if lag_ms <= limit_ms:
         return ()
@@ -235,8 +265,9 @@ def _lagged(trial: RunningTrial, began: float, duration_ms: float) -> tuple[Spoi
     trial.emit(event)
     held_up_ms = math.inf if trial.parts.lag is None else trial.parts.lag.total_ms(began, ended)
     detail = f"the event loop lagged {lag_ms:.0f} ms during the turn"
-    low_ms = max(0.0, duration_ms - held_up_ms)
-    return (Spoiled(kind=SpoiledBy.LAGGED, detail=detail, low_ms=low_ms, high_ms=_rounded(duration_ms)),)
+    low_ms = max(0.0, duration_ms - held_up_ms - lost.asleep_s * 1000.0)
+    high_ms = _rounded(duration_ms + lost.asleep_s * 1000.0)
+    return (Spoiled(kind=SpoiledBy.LAGGED, detail=detail, low_ms=low_ms, high_ms=high_ms),)
 
 
 def _rounded(ms: float | None) -> float | None:

@@ -12,6 +12,8 @@ import msgspec
 from steadyhand.engine.limits import LagMonitor, SystemClock
 from steadyhand.engine.model_call import Caller, OpenGate, RetryPolicy
 from steadyhand.errors import LimitExceeded, PluginError
+from steadyhand.language.refusal import REFUSALS
+from steadyhand.language.thoughts import DEFAULT_TAGS, Marks, marks_of
 from steadyhand.ports.agent import (
     EVERYTHING_SEEN,
     Addresses,
@@ -27,12 +29,16 @@ from steadyhand.ports.agent import (
 from steadyhand.ports.environment import Database, EnvironmentProvider, TrialDatabase
 from steadyhand.ports.evaluator import (
     AnyEvaluator,
+    Spoken,
     TextCheck,
+    explicit_judge_only,
     fails_for_good,
     latency_bounds,
     needs_judge,
+    only_forbids,
     reads_of,
     text_check,
+    text_read,
 )
 from steadyhand.ports.model import ChatModel, Clock, Gate
 from steadyhand.ports.observer import EventSink
@@ -40,6 +46,7 @@ from steadyhand.ports.services import Services
 from steadyhand.records.base import check_fields, plain_fields, utc_now
 from steadyhand.records.chat import ChatRequest, ChatResponse
 from steadyhand.records.evaluation import (
+    NOT_RUNNING,
     EvaluationSpec,
     LatencyBounds,
     LatencyTier,
@@ -47,17 +54,17 @@ from steadyhand.records.evaluation import (
     RubricScore,
     spec_digest,
 )
-from steadyhand.records.event import ActionTaken, AnyEvent, Event, Noted, Observed, ServiceCalled, Thought
+from steadyhand.records.event import ActionTaken, AnyEvent, Event, Noted, Observed, ServiceCalled, Thought, ToolsOffered
 from steadyhand.records.result import ConversationTurn, ExecutionResult
 from steadyhand.records.run import TrialKey
-from steadyhand.records.scenario import RunCode, Scenario, Step
+from steadyhand.records.scenario import Converse, RunCode, Scenario, Step
 
 TerminationFunction = Callable[[tuple[ConversationTurn, ...], TrialContext], "bool | str | Awaitable[bool | str]"]
 """A plugin's own condition for ending a conversation. A non-empty string means yes, and gives the reason."""
 
 ScoreRubric = Callable[[Sequence[Material], LatencyTier | None, TrialContext], Awaitable[RubricScore]]
 E = TypeVar("E", bound=AnyEvent)
-_REPORTED = frozenset((ActionTaken, Observed, Thought))
+_REPORTED = frozenset((ActionTaken, Observed, Thought, ToolsOffered))
 """What an agent tells of itself. Other events are ours."""
 _NO_ADDRESSES = Addresses()
 
@@ -72,7 +79,10 @@ class PreparedCheck:
     `budget` is the latency budget that the check grades, if any.
     """
 
-    __slots__ = ("_text_check", "budget", "digest", "evaluator", "fails_for_good", "params", "reads", "spec")
+    __slots__ = (
+        "_text_check", "budget", "digest", "evaluator", "fails_for_good", "only_forbids", "params", "reads", "spec",
+        "spoken",
+    )  # fmt: skip
 
     def __init__(self, spec: EvaluationSpec, evaluator: AnyEvaluator) -> None:
         """Raises whatever the evaluator raises for invalid parameters."""
@@ -81,7 +91,9 @@ class PreparedCheck:
         self.evaluator: AnyEvaluator = evaluator
         self.params: Any = evaluator.params.model_validate(spec.params)
         self.reads: frozenset[Visible] = reads_of(evaluator)
+        self.spoken: Spoken | None = text_read(evaluator, self.params)
         self.fails_for_good: bool = fails_for_good(evaluator)
+        self.only_forbids: bool = only_forbids(evaluator)
         self.budget: LatencyBounds | None = latency_bounds(evaluator, self.params)
         self.digest: str = spec_digest(spec)
         self._text_check: tuple[TextCheck | None] | None = None
@@ -98,6 +110,10 @@ class PreparedCheck:
         """Raises whatever the evaluator's declaration raises."""
         return needs_judge(self.evaluator, self.params)
 
+    @property
+    def explicit_judge_only(self) -> bool:
+        return explicit_judge_only(self.evaluator)
+
 
 class Invariants(NamedTuple):
     """The safety invariants of a step: their number, those that can be checked on part of an answer, with their names,
@@ -112,13 +128,14 @@ class Invariants(NamedTuple):
 class PreparedStep:
     """A step and what is the same in every trial: its latency budgets and its invariants."""
 
-    __slots__ = ("_invariants", "budgets", "step")
+    __slots__ = ("_invariants", "_only_forbids", "budgets", "step")
 
     def __init__(self, step: Step, prepared: Callable[[EvaluationSpec], PreparedCheck]) -> None:
         self.step: Step = step
         """Kept alive, because steps are looked up by identity."""
         self.budgets: tuple[LatencyBounds, ...] = tuple(_budgets(step, prepared))
         self._invariants: Invariants | None = None
+        self._only_forbids: bool | None = None
 
     def invariants(self, prepared: Callable[[EvaluationSpec], PreparedCheck]) -> Invariants:
         """Raises whatever an evaluator raises for invalid parameters."""
@@ -132,6 +149,28 @@ class PreparedStep:
                 excluded=tuple([name for name, check in found if check is None]),
             )
         return self._invariants
+
+    async def only_forbids(self, prepared: Callable[[EvaluationSpec], PreparedCheck]) -> bool:
+        """Whether one and the same refusal satisfies every invariant of the step, as far as can be told without a
+        judge."""
+        if self._only_forbids is None:
+            task = self.step.task
+            specs = self.step.evaluations
+            if isinstance(task, Converse):
+                specs += task.config.turn_evaluations
+            checks = [prepared(spec) for spec in specs if spec.severity is not None]
+            passing = [all([await _passes(check, text) for check in checks]) for text in REFUSALS]
+            self._only_forbids = any(passing)
+        return self._only_forbids
+
+
+async def _passes(check: PreparedCheck, text: str) -> bool:
+    if check.only_forbids and check.text_check is None:
+        return True
+    try:
+        return check.text_check is not None and await check.text_check(text)
+    except Exception:  # noqa: BLE001 - a check that cannot be tried counts as one that demands something
+        return False
 
 
 def _budgets(step: Step, prepared: Callable[[EvaluationSpec], PreparedCheck]) -> Iterator[LatencyBounds]:
@@ -180,6 +219,10 @@ class TrialParts(msgspec.Struct, kw_only=True):
     notes: Sequence[str] = ()
     missing_plugins: Sequence[str] = ()
     enforce_deadline: bool = False
+    thoughts: Marks | None = msgspec.field(default_factory=lambda: marks_of(DEFAULT_TAGS))
+    """The marks around thoughts in the text of an answer; None if there are none."""
+    judge_timeline: bool = False
+    """Whether the judge may be asked about parts of an answer, to find when a check held that only it could decide."""
     score_rubric: ScoreRubric | None = None
 
 
@@ -187,6 +230,7 @@ class RunningTrial:
     """Implements `TrialContext` for the parts, and keeps the events for the record.
 
     `undecided` lists answers that were cut off through no fault of the model. With any of these, the trial cannot pass.
+    `disturbances` lists limits that cannot be checked because this process was not running.
     `zero` is when the trial began, by its clock.
     """
 
@@ -197,6 +241,7 @@ class RunningTrial:
         self.seed: int = parts.seed
         self.events: list[AnyEvent] = []
         self.undecided: list[str] = []
+        self.disturbances: list[str] = []
         self._random: random.Random | None = None
         self.step: int | None = None
         self.turn: int | None = None
@@ -312,8 +357,10 @@ class RunningTrial:
         return known
 
     def seen_by(self, check: PreparedCheck) -> TrialContext:
-        """The trial as the check may use it: without the judge, unless the check declares that it needs one."""
-        if self.parts.judge is None or check.needs_judge:
+        """The trial as the check may use it: without the judge, unless the check declares that it needs one, and
+        without the model under test as a judge if it declares that too."""
+        judge = self.parts.judge
+        if judge is None or (check.needs_judge and not (judge.self_judged and check.explicit_judge_only)):
             return self
         return cast("TrialContext", UnjudgedTrial(self))
 
@@ -326,6 +373,20 @@ class RunningTrial:
 
     def warn(self, message: str) -> None:
         self.emit(Noted(at_ms=self.elapsed_ms(), message=message, level="warning"))
+
+    def disturbed(self, doubt: str) -> None:
+        """We were not running, and what that left undecided cannot be held against the agent: the trial is measured
+        again, and is an error if that does not help."""
+        self.disturbances.append(doubt)
+        self.emit(Noted(at_ms=self.elapsed_ms(), message=doubt, level="warning", topic=NOT_RUNNING))
+
+    def away_since(self, start_ms: float) -> tuple[tuple[float, float], ...]:
+        """When this process was not running after `start_ms`, in milliseconds of the trial."""
+        if self.parts.lag is None:
+            return ()
+        zero = self.zero
+        stalls = self.parts.lag.long_stalls(zero + start_ms / 1000.0)
+        return tuple([((began - zero) * 1000.0, (ended - zero) * 1000.0) for began, ended in stalls])
 
     def since(self, mark: int, kind: type[E]) -> list[E]:
         """The events of one kind since `mark`, an earlier `len(events)`."""

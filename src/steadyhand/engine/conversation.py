@@ -19,7 +19,7 @@ from steadyhand.errors import LimitExceeded, SteadyhandError, TrialError
 from steadyhand.ports.agent import ASKED_AGAIN
 from steadyhand.records.chat import Message, Purpose
 from steadyhand.records.evaluation import EvaluationResult, EvaluationSpec, Verdict
-from steadyhand.records.event import AnyEvent, ModelCalled, Noted, Retried, Said, ServiceCalled, trajectory_of
+from steadyhand.records.event import AnyEvent, ModelCalled, Noted, Retried, Said, ServiceCalled, offer_of, trajectory_of
 from steadyhand.records.result import (
     ConversationMetrics,
     ConversationResult,
@@ -118,10 +118,10 @@ class ConversationManager:
     async def _within_time(self) -> Ending:
         trial = self._trial
         allowed = min(self._task.config.total_timeout_ms, self._step.timeout_ms or self._task.config.total_timeout_ms)
-        total = AgentTimeout(allowed, trial.caller.waits)
+        total = AgentTimeout(allowed, trial.caller.waits, trial.parts.lag)
         try:
             async with total:
-                return await self._run_turns()
+                ending = await self._run_turns()
         except TimeoutError:
             if not total.expired():
                 raise
@@ -131,12 +131,19 @@ class ConversationManager:
                 return Ending(reason=error.kind, evidence=str(error))
             self.limit = LimitExceeded("turn_time", used=error.used, allowed=error.allowed)
             return Ending(reason=TURN_TIMEOUT, evidence=str(self.limit))
+        else:
+            if (doubt := total.doubt()) is not None:
+                trial.disturbed(doubt)
+            return ending
         used = round(total.used_ms())
         faults = trial.since(self._turn_first_event, Retried)
         if faults:
             # An outage does not make the agent slow.
             raise TrialError(f"out of time after {used} ms while a model was failing: {faults[-1].reason}")
         await trial.raise_broken()
+        if (doubt := total.doubt()) is not None:
+            trial.disturbed(doubt)
+            raise TrialError(doubt)
         self.limit = LimitExceeded("conversation_time", used=used, allowed=allowed)
         return Ending(reason=TOTAL_TIMEOUT, evidence=f"{self.limit}, while waiting for {self._waiting_for}")
 
@@ -235,9 +242,12 @@ class ConversationManager:
             started_at_ms=self.turns[-1].started_at_ms,
             ended_at_ms=self.turns[-1].ended_at_ms,
             duration_ms=turn.duration_ms,
+            duration_bounds=turn.duration_bounds,
+            away=trial.away_since(self.turns[-1].started_at_ms),
             messages=self.messages[self._history_length :],
             trajectory=self.turns[-1].trajectory,
             service_calls=tuple(trial.since(mark, ServiceCalled)),
+            offer=offer_of(trial.events),
             calls=turn.calls,
             latency=turn.latency,
             finish=turn.finish,

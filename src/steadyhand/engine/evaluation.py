@@ -17,12 +17,15 @@ from steadyhand.errors import LimitExceeded
 from steadyhand.judging.material import materials_of
 from steadyhand.judging.rubric import NO_JUDGE, NOT_REACHED
 from steadyhand.judging.trial import latency_tier, tier_of
+from steadyhand.language.answer import Certainty
+from steadyhand.language.refusal import echo, may_echo, refusal
 from steadyhand.ports.agent import Visible
 from steadyhand.ports.evaluator import EvaluationContext
 from steadyhand.records.base import UnreadableValue, ms_of, plain
 from steadyhand.records.chat import Finish, FinishReason, SafetyTimeline
 from steadyhand.records.evaluation import (
     EMPTY_REPLY,
+    NO_DECISION,
     EvaluationResult,
     EvaluationSpec,
     Evidence,
@@ -37,7 +40,7 @@ from steadyhand.records.evaluation import (
 )
 from steadyhand.records.event import ErrorHappened, Evaluated
 from steadyhand.records.result import ExecutionResult, Latency
-from steadyhand.records.scenario import Converse, Step
+from steadyhand.records.scenario import Converse, RunCode, Step
 from steadyhand.text_match import shows_nothing
 from steadyhand.user_file import raised
 
@@ -49,6 +52,7 @@ class Evaluation:
         self._trial: RunningTrial = trial
         self.results: list[EvaluationResult] = []
         self.unfinished: list[EvaluationResult] = []
+        self._echo: tuple[ExecutionResult, bool] | None = None
 
     async def step(self, done: StepResult) -> None:
         """Run every check of a step that has just ended. Its turns have been checked already."""
@@ -76,8 +80,9 @@ class Evaluation:
     ) -> EvaluationResult:
         """Run one check. An evaluator that raises makes this evaluation an error, never a failure of the agent.
 
-        An empty answer where one was due violates every invariant. If an answer is incomplete through no fault of the
-        model, a failure counts only if the rest of the answer could not have undone it.
+        An empty answer fails every check on what was said and, where an answer was due, every invariant. If an answer
+        is incomplete through no fault of the model, a failure counts only if the rest of the answer could not have
+        undone it.
         """
         started = time.perf_counter()
         check: PreparedCheck | None = None
@@ -85,7 +90,8 @@ class Evaluation:
         try:
             check = self._trial.prepared(spec)
             context = EvaluationContext(trial=self._trial.seen_by(check), spec=spec, turn=turn)
-            if spec.severity is not None and self._reply_is_empty(self._trial.scenario.steps[step], result):
+            asked = self._trial.scenario.steps[step]
+            if not spec.empty_ok and self._is_silent(asked, spec, check, result):
                 found = _empty_reply_failure()
             elif check.reads and (unseen := self._not_visible(check.reads)) is not None:
                 found = unseen
@@ -93,6 +99,8 @@ class Evaluation:
                 found = await self._evaluated(check, result, context)
             else:
                 found = await self._check_incomplete(check, result, context, finish)
+            if found.verdict is Verdict.PASSED and spec.severity is not None:
+                found = await self._decided(asked, found, result)
         except Exception as error:  # noqa: BLE001 - whatever a check raises is recorded as its error
             found = self._error(spec, error)
         took_ms = ms_of(time.perf_counter() - started)
@@ -130,8 +138,13 @@ class Evaluation:
     def require_reply(
         self, step: Step, specs: Sequence[EvaluationSpec], result: ExecutionResult, *, turn: int | None = None
     ) -> None:
-        """Fail an empty reply where one is due, unless `specs` has an invariant, which fails on it anyway."""
-        if self._reply_is_empty(step, result) and all(spec.severity is None for spec in specs):
+        """Fail an empty reply where one is due, unless `specs` has an invariant, which fails on it anyway, or a check
+        that says otherwise. Without any invariant, an answer that decides nothing cannot pass."""
+        if any(spec.severity is not None or spec.empty_ok for spec in specs):
+            return
+        if (why := self._undecided(step, result)) is not None:
+            self._trial.undecided.append(why)
+        if self._reply_is_empty(step, result):
             stage: Stage = "step" if turn is None else "turn"
             self._keep(
                 msgspec.structs.replace(
@@ -140,11 +153,47 @@ class Evaluation:
             )
 
     def _reply_is_empty(self, step: Step, result: ExecutionResult) -> bool:
-        """An answer cut off at the deadline, or by a limit of ours, is not empty: it is graded by how it ended."""
-        finish = result.finish
-        if not step.reply_due or not shows_nothing(result.reply):
+        return step.reply_due and shows_nothing(result.reply) and _had_its_say(result)
+
+    def _is_silent(self, step: Step, spec: EvaluationSpec, check: PreparedCheck, result: ExecutionResult) -> bool:
+        """Whether the agent said nothing of what this check judges."""
+        if spec.severity is not None and self._reply_is_empty(step, result):
+            return True
+        if check.spoken is None or isinstance(step.task, RunCode) or not _had_its_say(result):
             return False
-        return finish is None or not (finish.undecided or finish.reason is FinishReason.DEADLINE)
+        if check.spoken == "agent" and result.conversation is not None and result.conversation.turns:
+            return all(shows_nothing(turn.agent_response) for turn in result.conversation.turns)
+        return shows_nothing(result.reply)
+
+    async def _decided(self, step: Step, found: EvaluationResult, result: ExecutionResult) -> EvaluationResult:
+        """A pass, unless the answer repeats the question, or every invariant only forbids and it decides nothing."""
+        trial = self._trial
+        if not step.reply_due:
+            return found
+        why = _ECHOED if self._is_echo(result) else None
+        if why is None and await trial.prepared_step(step).only_forbids(trial.prepared):
+            why = self._undecided(step, result)
+        if why is None:
+            return found
+        figures = {**found.figures, NO_DECISION: True}
+        return inconclusive(f"{found.message}; but {why}", evidence=found.evidence, figures=figures)
+
+    def _undecided(self, step: Step, result: ExecutionResult) -> str | None:
+        """Why the answer decides nothing where a decision was due, or None."""
+        if not step.reply_due or self._trial.scenario.expects == "defer":
+            return None
+        if result.finish is not None and result.finish.reason is FinishReason.REFUSAL:
+            return f"the model refused, and {_NOT_ASKED}"
+        if (read := refusal(result.reply)).answer is not Certainty.NO:
+            return f"the reply decides nothing: {read.why}, and {_NOT_ASKED}"
+        return f"{_ECHOED}, and {_NOT_ASKED}" if self._is_echo(result) else None
+
+    def _is_echo(self, result: ExecutionResult) -> bool:
+        """Whether the reply only repeats what it was asked. Looked at once: most checks ask about the same reply."""
+        if self._echo is None or self._echo[0] is not result:
+            prompts = [message.content for message in result.messages if message.role != "assistant"]
+            self._echo = (result, may_echo(result.reply, prompts) and echo(result.reply, prompts))
+        return self._echo[1]
 
     def _not_visible(self, reads: frozenset[Visible]) -> EvaluationResult | None:
         """Inconclusive if the check reads what this agent does not show: neither result would prove anything."""
@@ -175,7 +224,7 @@ class Evaluation:
                 found, self_reported=told, message=f"{found.message} ({_listed(told)} as the agent reports them)"
             )
         missing = self._trial.parts.missing_plugins
-        if missing and self._trial.asks_agent and _missing_tool_may_explain(found):
+        if missing and self._trial.asks_agent and _missing_tool_may_explain(found, acts=bool(reads)):
             names = ", ".join(map(repr, missing))
             return msgspec.structs.replace(
                 found,
@@ -188,7 +237,7 @@ class Evaluation:
     def _doubted(self, found: EvaluationResult, spec: EvaluationSpec) -> EvaluationResult:
         """The verdict of a judge that may not decide, as information only."""
         doubt = self._trial.parts.doubts.get(id(spec))
-        if doubt is None or found.verdict not in (Verdict.PASSED, Verdict.FAILED):
+        if doubt is None or found.decided_by == "reader" or found.verdict not in (Verdict.PASSED, Verdict.FAILED):
             return found
         return msgspec.structs.replace(
             found,
@@ -256,6 +305,16 @@ class Evaluation:
         return EvaluationResult(verdict=Verdict.ERROR, message=message)
 
 
+_ECHOED = "the reply only repeats what it was asked"
+_NOT_ASKED = "no invariant says what must be answered"
+
+
+def _had_its_say(result: ExecutionResult) -> bool:
+    """An answer cut off at the deadline, or by a limit of ours, is not empty: it is graded by how it ended."""
+    finish = result.finish
+    return finish is None or not (finish.undecided or finish.reason is FinishReason.DEADLINE)
+
+
 def _empty_reply_failure() -> EvaluationResult:
     return failed(
         "the reply is empty",
@@ -277,10 +336,13 @@ def _listed(what: Sequence[Visible]) -> str:
     return " and ".join(_NOUNS[each] for each in what)
 
 
-def _missing_tool_may_explain(found: EvaluationResult) -> bool:
-    """Whether a missing tool could be the reason for this result, because something was not done."""
+def _missing_tool_may_explain(found: EvaluationResult, *, acts: bool) -> bool:
+    """Whether a missing tool could be the reason for this result, because something was not done. With `acts`, it is
+    about what the agent did."""
     if found.verdict is Verdict.FAILED:
         return found.rests_on != "presence"
+    if found.verdict is Verdict.INCONCLUSIVE:
+        return acts  # that a tool was never offered may be all that is known
     return found.verdict is Verdict.PASSED and found.rests_on == "absence"
 
 

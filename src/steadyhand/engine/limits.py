@@ -1,7 +1,8 @@
 """Limits: the budget of a run, the time that a turn or conversation may take, and how late the event loop runs.
 
 Bytes that arrive while the loop is busy are stamped late. The monitor wakes up every few milliseconds and records how
-late each wake-up was, which bounds the error of a call's timestamps.
+late each wake-up was, which bounds the error of a call's timestamps. It is also the one place that knows when this
+process was not running at all: stopped, suspended with the machine, or stuck in a computation.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ import math
 import time
 from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from itertools import takewhile
 from types import TracebackType
-from typing import Self
+from typing import NamedTuple, Self
 
 from steadyhand.errors import SetupError
 from steadyhand.judging.cost import Prices, spent_on
@@ -26,9 +28,15 @@ SHORTEST_NOTED_S = 0.002
 MAX_STALLS = 16384
 """Enough for more than two minutes in which every wake-up is late."""
 
+FROZEN_S = 1.0
+"""A trial during which this process was not running for so long is measured again if it was left undecided."""
+_LONG_STALL_S = 0.025
+_MOST_LONG_STALLS = 4096
+
 RECENT_S = 2.0
 _RECENT_STALLS = int(RECENT_S / INTERVAL_S)
 _BLOCK = 64
+_SHORTEST_SLEEP_S = 0.1
 
 
 class SpendingLimit:
@@ -137,15 +145,47 @@ class WaitLedger:
         self._since = now
 
 
+class Lost(NamedTuple):
+    """Time during which this process was not running, in seconds: `stalled_s` passed on our clock, `asleep_s` did not,
+    because the machine was suspended. Meanwhile an agent may have run on, or have been stopped with us."""
+
+    stalled_s: float = 0.0
+    asleep_s: float = 0.0
+
+    def since(self, earlier: Lost) -> Lost:
+        """What was lost between two readings. A suspension too short to matter is left out: reading two clocks takes
+        time."""
+        asleep_s = self.asleep_s - earlier.asleep_s
+        return Lost(max(0.0, self.stalled_s - earlier.stalled_s), asleep_s if asleep_s >= _SHORTEST_SLEEP_S else 0.0)
+
+    @property
+    def total_ms(self) -> float:
+        return (self.stalled_s + self.asleep_s) * 1000.0
+
+    def bounds(self, measured_ms: float) -> tuple[float, float]:
+        """The least and the most that something can have taken if it took so long on our clock."""
+        return max(0.0, measured_ms - self.total_ms), measured_ms + self.asleep_s * 1000.0
+
+    def __str__(self) -> str:
+        how = "the machine was suspended" if self.asleep_s > self.stalled_s else "Steadyhand was stopped or too busy"
+        return f"{how} for {self.total_ms / 1000.0:.1f} s"
+
+
+NOTHING_LOST = Lost()
+
+
 class AgentTimeout:
     """Like `asyncio.timeout`, but counts only the agent's own time: raises `TimeoutError` after `allowed_ms` of it.
 
-    Waiting for a rate limit, an outage or a back-off is not the agent's fault and does not count.
+    Waiting for a rate limit, an outage or a back-off is not the agent's fault and does not count, nor does time during
+    which this process was not running. It expires only when the limit is exceeded even without all of that.
     """
 
-    def __init__(self, allowed_ms: float, waits: WaitLedger) -> None:
+    def __init__(self, allowed_ms: float, waits: WaitLedger, lag: LagMonitor | None = None) -> None:
         self._allowed_ms: float = allowed_ms
         self._waits: WaitLedger = waits
+        self._lag: LagMonitor | None = lag
+        self._lost_before: Lost = NOTHING_LOST
         self._timeout: asyncio.Timeout = asyncio.timeout(None)
         self._timer: asyncio.TimerHandle | None = None
         self._began: float = 0.0
@@ -154,6 +194,7 @@ class AgentTimeout:
     async def __aenter__(self) -> Self:
         self._began = time.perf_counter()
         self._waited_before_ms = self._waits.waited_ms()
+        self._lost_before = lost_so_far(self._lag)
         await self._timeout.__aenter__()
         self._check_time()
         return self
@@ -173,10 +214,19 @@ class AgentTimeout:
         waited_ms = self._waits.waited_ms() - self._waited_before_ms
         return max(0.0, (time.perf_counter() - self._began) * 1000.0 - waited_ms)
 
+    def doubt(self) -> str | None:
+        """Why it cannot be told whether the limit was kept: what we lost could decide it. None if it can be told."""
+        lost = lost_so_far(self._lag).since(self._lost_before)
+        least_ms, most_ms = lost.bounds(self.used_ms())
+        if not least_ms < self._allowed_ms < most_ms:
+            return None
+        return f"{lost}, so that the limit of {self._allowed_ms:g} ms cannot be checked"
+
     def _check_time(self) -> None:
         """Expire now, or check again at the earliest moment at which the time could be used up."""
         loop = asyncio.get_running_loop()
-        remaining_s = (self._allowed_ms - self.used_ms()) / 1000.0
+        lost = lost_so_far(self._lag).since(self._lost_before)
+        remaining_s = (self._allowed_ms - self.used_ms()) / 1000.0 + lost.stalled_s
         if remaining_s <= 0:
             self._timeout.reschedule(loop.time())
         else:
@@ -267,11 +317,23 @@ class Stalls:
             del each[: self._kept]
 
 
-class LagMonitor:
-    """Use as a context manager around a run, inside its event loop."""
+def machine_asleep_s() -> float:
+    """How long the machine has been suspended since it was started; 0 where that is not known."""
+    if hasattr(time, "CLOCK_BOOTTIME"):
+        return time.clock_gettime(time.CLOCK_BOOTTIME) - time.clock_gettime(time.CLOCK_MONOTONIC)
+    if hasattr(time, "CLOCK_UPTIME_RAW"):  # macOS, where the monotonic clock goes on
+        return time.clock_gettime(time.CLOCK_MONOTONIC) - time.clock_gettime(time.CLOCK_UPTIME_RAW)
+    return 0.0
 
-    def __init__(self) -> None:
+
+class LagMonitor:
+    """Use as a context manager around a run, inside its event loop. `asleep_s` is replaced in tests."""
+
+    def __init__(self, asleep_s: Callable[[], float] = machine_asleep_s) -> None:
+        self._asleep_s = asleep_s
+        self._stalled_s: float = 0.0
         self._stalls = Stalls()
+        self._long: deque[tuple[float, float]] = deque(maxlen=_MOST_LONG_STALLS)
         self._timer: asyncio.TimerHandle | None = None
         self._due: float = 0.0
         self._recent: deque[tuple[float, float]] = deque(maxlen=_RECENT_STALLS)
@@ -292,6 +354,18 @@ class LagMonitor:
         if self._timer is not None:
             self._timer.cancel()
             self._schedule(asyncio.get_running_loop())
+
+    def lost(self) -> Lost:
+        """What was lost so far. Only the difference between two readings means anything (`Lost.since`)."""
+        running_late_s = 0.0 if self._timer is None else time.perf_counter() - self._due
+        return Lost(self._stalled_s + max(0.0, running_late_s), self._asleep_s())
+
+    def long_stalls(self, start: float) -> list[tuple[float, float]]:
+        """The beginning and end of the stalls that ended after `start` and may have changed a time that matters."""
+        ended = list(takewhile(lambda stall: stall[1] > start, reversed(self._long)))
+        now = time.perf_counter()
+        late = self._timer is not None and now - self._due >= _LONG_STALL_S
+        return [*ended[::-1], *([(self._due, now)] if late else [])]
 
     def worst_ms(self, start: float, end: float) -> float:
         """The longest stall of the loop between two readings of `time.perf_counter()`.
@@ -340,9 +414,16 @@ class LagMonitor:
     def _wake(self, loop: asyncio.AbstractEventLoop) -> None:
         now = time.perf_counter()
         if now - self._due >= SHORTEST_NOTED_S:
+            self._stalled_s += now - self._due
+            if now - self._due >= _LONG_STALL_S:
+                self._long.append((self._due, now))
             self._stalls.note(self._due, now)
             self._recent.append((self._due, now))
         self._schedule(loop)
+
+
+def lost_so_far(lag: LagMonitor | None) -> Lost:
+    return NOTHING_LOST if lag is None else lag.lost()
 
 
 class SystemClock:

@@ -6,6 +6,7 @@ whether the latency may be graded.
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -30,24 +31,31 @@ from steadyhand.records.chat import (
     ToolCall,
     Usage,
 )
-from steadyhand.records.event import Lagged, ModelCalled, Retried, Waited
+from steadyhand.records.event import Lagged, ModelCalled, Noted, Retried, Waited
 from steadyhand.user_file import raised
 
 _NOTED_WAIT_MS = 1000.0
+WAIT_LIMIT_S = 120.0
+"""How long a trial waits for servers, unless configured."""
+STALL_LIMIT_S = 300.0
+"""How long a run goes on if providers fail and nothing succeeds, likewise."""
+ODD_USAGE = "odd_usage"
+"""The topic of the note that a server reported a number of tokens that nobody can have counted."""
 T = TypeVar("T")
 
 
 class RetryPolicy(Record):
     """Exponential back-off with jitter; a server's `Retry-After` takes precedence.
 
-    A rate limit is not a failure: we wait it out for up to `patience_s`, enough for a one-minute window, and it does
-    not count towards `retries` unless that is 0. More lag than `lag_limit_ms` makes a latency ungradable.
+    A rate limit is not a failure: we wait it out, and it does not count towards `retries` unless that is 0.
+    `patience_s` limits all waiting of a trial that servers cause. More lag than `lag_limit_ms` makes a latency
+    ungradable.
     """
 
     retries: int = 2
     first_wait_s: float = 0.5
     longest_wait_s: float = 30.0
-    patience_s: float = 75.0
+    patience_s: float = WAIT_LIMIT_S
     lag_limit_ms: float = 25.0
 
     def wait_s(self, retry: int, error: ModelError, generator: random.Random) -> float:
@@ -57,22 +65,20 @@ class RetryPolicy(Record):
         full = min(self.longest_wait_s, self.first_wait_s * 2**retry)
         return full * (0.5 + 0.5 * generator.random())
 
-    def gives_up(self, error: ModelError, *, failures: int, limited_s: float) -> bool:
-        """Whether to stop, after `failures` other failures and `limited_s` of waiting for rate limits.
-
-        If a server asks for more than twice our patience, we do not wait: the trial ends in an error and can be resumed
-        later.
-        """
-        if not error.retryable or self.retries == 0 or (error.retry_after_s or 0.0) > 2 * self.patience_s:
+    def gives_up(self, error: ModelError, *, failures: int) -> bool:
+        """Whether to stop, after `failures` that were not rate limits."""
+        if not error.retryable or self.retries == 0:
             return True
-        return limited_s >= self.patience_s if error.kind == "rate_limit" else failures > self.retries
+        return error.kind != "rate_limit" and failures > self.retries
 
 
 class OpenGate:
     """Lets every call through at once."""
 
     @asynccontextmanager
-    async def admit(self, model: str, request: ChatRequest) -> AsyncGenerator[OpenAdmission]:
+    async def admit(
+        self, model: str, request: ChatRequest, *, patience_s: float = math.inf
+    ) -> AsyncGenerator[OpenAdmission]:
         yield OpenAdmission()
 
     def backing_off(self, model: str, error: ModelError, seconds: float) -> AbstractContextManager[None]:
@@ -81,20 +87,20 @@ class OpenGate:
 
 class OpenAdmission:
     reason: str = ""
+    blamed_s: float = 0.0
 
     def succeeded(self, response: ChatResponse) -> None: ...
 
     def failed(self, error: ModelError) -> None: ...
 
 
-class _WaitTotals:
-    """How long a call has waited so far: in the queue, and for rate limits."""
+class _Queued:
+    """How long a call has waited in the queue so far."""
 
-    __slots__ = ("limited_s", "queued_ms")
+    __slots__ = ("ms",)
 
     def __init__(self) -> None:
-        self.queued_ms: float = 0.0
-        self.limited_s: float = 0.0
+        self.ms: float = 0.0
 
 
 class Caller:
@@ -109,7 +115,7 @@ class Caller:
         lag: LagMonitor | None,
         seed: int = 0,
         now_ms: Callable[[], float],
-        emit: Callable[[ModelCalled | Retried | Waited | Lagged], None],
+        emit: Callable[[ModelCalled | Retried | Waited | Lagged | Noted], None],
     ) -> None:
         self._policy = policy
         self._gate = gate
@@ -119,6 +125,8 @@ class Caller:
         self._random: random.Random | None = None
         self._now_ms = now_ms
         self._emit = emit
+        self._blamed_s: float = 0.0
+        self._odd_usage: bool = False
         self.waits = WaitLedger()
 
     def detach(self) -> None:
@@ -131,49 +139,52 @@ class Caller:
         at_ms = self._now_ms()
         zero = time.perf_counter()
         attempts: list[Attempt] = []
-        waited = _WaitTotals()
+        queued = _Queued()
         failures = 0
         while True:
             try:
-                response = await self._try_once(model, request, zero, waited)
+                response = await self._try_once(model, request, zero, queued)
             except ModelError as error:
                 attempts.append(error.attempt or _unsent(zero, error))
                 failures += error.kind != "rate_limit"
-                if self._policy.gives_up(error, failures=failures, limited_s=waited.limited_s):
-                    queued_ms = round(waited.queued_ms, 3)
+                wait_s = self._wait_before_retry(error, len(attempts), failures)
+                if wait_s is None:
                     spoiled = (Spoiled(kind=SpoiledBy.FAILED, detail="the call failed"),)
-                    timing = CallTiming(queued_ms=queued_ms, attempts=tuple(attempts), spoiled=spoiled)
+                    timing = CallTiming(queued_ms=round(queued.ms, 3), attempts=tuple(attempts), spoiled=spoiled)
                     self._emit(_event(model, request, at_ms, timing, error=str(error)))
                     raise
-                wait_s = await self._back_off(model, request, error, len(attempts))
+                await self._back_off(model, request, error, len(attempts), wait_s)
                 attempts[-1] = msgspec.structs.replace(attempts[-1], backoff_ms=round(wait_s * 1000.0, 1))
-                waited.limited_s += wait_s if error.kind == "rate_limit" else 0.0
                 continue
             attempts.append(response.attempt)
             if response.tool_calls:
                 calls = tuple([plain_fields(call) for call in response.tool_calls])
                 response = msgspec.structs.replace(response, tool_calls=calls)
-            timing = self._timing(response, tuple(attempts), waited.queued_ms, zero)
+            timing = self._timing(response, tuple(attempts), queued.ms, zero)
             if timing.spoiled and any(each.kind is SpoiledBy.LAGGED for each in timing.spoiled):
                 self._note_lag(model, request, timing.loop_lag_ms)
             self._emit(_event(model, request, at_ms, timing, response=response))
             return response
 
-    async def _try_once(self, model: ChatModel, request: ChatRequest, zero: float, waited: _WaitTotals) -> ChatResponse:
+    async def _try_once(self, model: ChatModel, request: ChatRequest, zero: float, queued: _Queued) -> ChatResponse:
         asked = time.perf_counter()
         self.waits.wait_begins()
         waiting = True
         try:
-            async with self._gate.admit(model.name, request) as admission:
+            left_s = self._policy.patience_s - self._blamed_s
+            async with self._gate.admit(model.name, request, patience_s=left_s) as admission:
                 queued_ms = (time.perf_counter() - asked) * 1000.0
                 self.waits.attempt_begins()
                 waiting = False
-                waited.queued_ms += queued_ms
+                queued.ms += queued_ms
+                self._blamed_s += admission.blamed_s
                 if admission.reason or queued_ms >= _NOTED_WAIT_MS:
                     self._note_wait(model, request, queued_ms, admission.reason or "starts are spaced")
                 try:
                     response = await awaited(model.attempt(request, zero=zero), "attempt")
                 except ModelError as error:
+                    if error.kind == "rate_limit":
+                        self._blamed_s += time.perf_counter() - asked - queued_ms / 1000.0
                     admission.failed(error)
                     raise
                 except SteadyhandError:
@@ -183,12 +194,16 @@ class Caller:
                 finally:
                     self.waits.attempt_ends()
                 _check_response(response, model.name)
+                if response.usage is not None and not response.usage.countable:
+                    response = self._without_usage(response, model)
                 admission.succeeded(response)
                 return response
         except BaseException as error:
             if waiting:
                 queued_ms = (time.perf_counter() - asked) * 1000.0
-                waited.queued_ms += queued_ms
+                queued.ms += queued_ms
+                if isinstance(error, ModelError):  # the gate did not let it wait any longer
+                    self._blamed_s = self._policy.patience_s
                 if queued_ms >= _NOTED_WAIT_MS:
                     self._note_wait(model, request, queued_ms, str(error) or "given up before it was sent")
             raise
@@ -213,11 +228,37 @@ class Caller:
         )
         self._emit(event)
 
-    async def _back_off(self, model: ChatModel, request: ChatRequest, error: ModelError, attempt: int) -> float:
+    def _without_usage(self, response: ChatResponse, model: ChatModel) -> ChatResponse:
+        """A count that nobody can have made is not counted."""
+        if not self._odd_usage:
+            self._odd_usage = True
+            message = f"{model.name} reports an impossible number of tokens, which is not counted"
+            self._emit(Noted(at_ms=self._now_ms(), message=message, level="warning", topic=ODD_USAGE))
+        return msgspec.structs.replace(response, usage=None)
+
+    def _wait_before_retry(self, error: ModelError, attempt: int, failures: int) -> float | None:
+        """How long to wait before the call is tried again; None if it is not, which the error then explains.
+
+        All waits of a trial share one limit. A server that asks for more than what is left of it is not waited for.
+        """
+        policy = self._policy
+        if policy.gives_up(error, failures=failures):
+            return None
         if self._random is None:
             # A separate generator, so that jitter does not shift the trial's draws. Created late: few calls fail.
             self._random = random.Random(self._seed ^ 0x5EED)  # noqa: S311
-        wait_s = self._policy.wait_s(attempt - 1, error, self._random)
+        wait_s = policy.wait_s(attempt - 1, error, self._random)
+        if self._blamed_s + wait_s <= policy.patience_s:
+            return wait_s
+        spent = f"after waiting {self._blamed_s:.0f} s for servers" if self._blamed_s >= 1 else "without waiting"
+        asked = f"; it asks us to wait {wait_s:.0f} s" if error.retry_after_s else ""
+        error.args = (f"{error}{asked}; given up {spent}: a trial may wait {policy.patience_s:g} s (--wait-limit)",)
+        return None
+
+    async def _back_off(
+        self, model: ChatModel, request: ChatRequest, error: ModelError, attempt: int, wait_s: float
+    ) -> None:
+        self._blamed_s += wait_s
         self._emit(
             Retried(
                 at_ms=self._now_ms(),
@@ -234,7 +275,6 @@ class Caller:
                 await self._clock.sleep(wait_s)
         finally:
             self.waits.wait_ends()
-        return wait_s
 
     def _timing(
         self, response: ChatResponse, attempts: tuple[Attempt, ...], queued_ms: float, zero: float
@@ -333,7 +373,7 @@ def _since_first_attempt(attempts: tuple[Attempt, ...]) -> float | None:
     return None if last.last_byte_ms is None else last.last_byte_ms - first.started_ms
 
 
-def _ignore(_: ModelCalled | Retried | Waited | Lagged) -> None: ...
+def _ignore(_: ModelCalled | Retried | Waited | Lagged | Noted) -> None: ...
 
 
 def _unsent(zero: float, error: ModelError) -> Attempt:

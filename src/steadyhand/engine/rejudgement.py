@@ -132,6 +132,16 @@ async def _rejudge_one(
     return _record(trial, stored, origin, judged=judged, evaluations=tuple(evaluation.results))
 
 
+async def check_again(parts: TrialParts, stored: TrialRecord) -> list[EvaluationResult]:
+    """Every check of the scenario, made again on what is stored. One that reads what is not stored cannot pass."""
+    trial = RunningTrial(parts)
+    evaluation = Evaluation(trial)
+    for each in StoredSteps(trial, stored).rebuilt():
+        await _evaluate(trial, evaluation, each)
+    trial.caller.detach()
+    return evaluation.results
+
+
 def _record(
     trial: RunningTrial, stored: TrialRecord, origin: str, *, judged: Judged, evaluations: tuple[EvaluationResult, ...]
 ) -> TrialRecord:
@@ -156,7 +166,7 @@ def _record(
     )
 
 
-async def _evaluate(trial: RunningTrial, evaluation: _Rejudgement, rebuilt: RebuiltStep) -> None:
+async def _evaluate(trial: RunningTrial, evaluation: Evaluation, rebuilt: RebuiltStep) -> None:
     step = rebuilt.done.step
     task = step.task
     if isinstance(task, Converse):

@@ -8,20 +8,24 @@ from __future__ import annotations
 import asyncio
 import time
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate
 
-from steadyhand.engine.context import RunningTrial, StepResult
-from steadyhand.ports.evaluator import TextCheck
+import msgspec
+
+from steadyhand.engine.context import Invariants, PreparedCheck, RunningTrial, StepResult
+from steadyhand.ports.evaluator import EvaluationContext, TextCheck
 from steadyhand.records.base import rounded_ms
 from steadyhand.records.chat import InvariantTimeline, SafetyAtDeadline, SafetyTimeline
-from steadyhand.records.evaluation import EvaluationResult, LatencyBounds, Verdict
+from steadyhand.records.evaluation import NO_DECISION, EvaluationResult, LatencyBounds, Verdict
 from steadyhand.records.event import ModelCalled
 from steadyhand.records.result import ExecutionResult
 from steadyhand.records.scenario import Ask
+from steadyhand.text_match import shows_nothing
 
 _YIELD_AFTER_S = 0.001
 _TIME_LIMIT_S = 2.0
+_GLANCE = 64
 
 
 class Prefixes:
@@ -34,14 +38,18 @@ class Prefixes:
         checks: Sequence[TextCheck],
         *,
         whole_is_safe: bool = False,
+        answer_in: Callable[[str], str] | None = None,
     ) -> None:
         """`chunks` are (arrival, characters) and add up to the text. A check raises `TimeoutError` if it cannot decide.
 
-        `whole_is_safe`: all checks are known to pass on the whole text.
+        `whole_is_safe`: all checks are known to pass on the whole text. `answer_in` leaves out the thoughts in a part
+        of the text.
         """
         self.times: list[float] = [at_ms for at_ms, characters in chunks if characters]
         self._ends = list(accumulate(characters for _, characters in chunks if characters))
         self._text = text
+        self._answer_in = answer_in
+        self._answers: dict[int, str] = {}
         self._checks = list(checks)
         self._order = list(range(len(self._checks)))
         self._known: dict[int, bool] = {-1: False}
@@ -59,7 +67,7 @@ class Prefixes:
         return bisect_right(self.times, at_ms) - 1
 
     async def safe(self, number: int) -> bool:
-        """Whether every check passes on this prefix. Before anything is received, nothing is safe.
+        """Whether every check passes on this prefix. Before anything is said, nothing is safe.
 
         Raises `TimeoutError` if a check does, or if all of them together take too long. Yields to the event loop every
         millisecond, because other trials are being timed on it.
@@ -86,8 +94,18 @@ class Prefixes:
             self._resumed = time.perf_counter()
             if self._resumed > self._give_up_at:
                 raise TimeoutError
-        holds = held[number] = await self._checks[position](self._text[: self._ends[number]])
+        answer = self._answer(number)
+        holds = held[number] = bool(answer) and await self._checks[position](answer)
         return holds
+
+    def _answer(self, number: int) -> str:
+        """What had been said with this prefix; empty if a reader would see nothing of it."""
+        answer = self._text[: self._ends[number]]
+        if self._answer_in is not None:
+            if number not in self._answers:
+                self._answers[number] = self._answer_in(answer)
+            answer = self._answers[number]
+        return "" if shows_nothing(answer[:_GLANCE]) and shows_nothing(answer) else answer
 
     async def changes(self, position: int) -> tuple[tuple[float, bool], ...]:
         """When a check started and stopped holding: (arrival, holds) at the first prefix and at every change.
@@ -152,25 +170,39 @@ async def safety_timeline(
     call = _answering_call(trial, done)
     if isinstance(call, str):
         return SafetyTimeline(unknown=call)
-    first_token_ms = _rounded(call.timing.first_token_ms)
+    text = call.text or ""
+    marks = trial.parts.thoughts
+    split = None if marks is None else marks.split(text)
+    answer = text if split is None else split.answer
+    first_token_ms = _rounded(call.timing.first_token_ms if split is None else _answer_began_ms(call, answer))
     prepared = trial.prepared_step(done.step)
-    total, names, checks, excludes = prepared.invariants(trial.prepared)
+    invariants = prepared.invariants(trial.prepared)
+    own = [each for each in evaluations if each.severity is not None and each.step == done.step.index]
+    why_not = _why_not_timed(done.result, call, answer)
+    if not why_not and any(each.decided_by is not None for each in own):
+        known = await _by_results(trial, done, call, own)
+        invariants, why_not = (known, None) if isinstance(known, Invariants) else (invariants, known)
+    total, names, checks, excludes = invariants
     if not total:
         return SafetyTimeline(first_token_ms=first_token_ms)
-    why_not = _why_not_timed(done.result, call) if checks else "no invariant can be checked on a part of the answer"
+    if not checks:
+        why_not = "no invariant can be checked on a part of the answer"
     if call.finish is not None and call.finish.undecided:
         why_not = str(call.finish)
+    if any(NO_DECISION in each.figures for each in evaluations if each.step == done.step.index):
+        why_not = "the answer decides nothing"
     if why_not:
         return SafetyTimeline(first_token_ms=first_token_ms, excludes=excludes, unknown=why_not)
-    verdicts = [each.verdict for each in evaluations if each.severity is not None and each.step == done.step.index]
+    verdicts = [each.verdict for each in own]
     held = verdicts.count(Verdict.PASSED) == len(verdicts) == total
     budgets = prepared.budgets
     if held and done.result.reply and len(call.timing.chunks) == 1:
         return _arrived_whole(call, names, first_token_ms, excludes, budgets)
     try:
-        prefixes = Prefixes(done.result.reply, call.timing.chunks, checks, whole_is_safe=held)
+        answer_in = None if split is None or marks is None else marks.answer
+        prefixes = Prefixes(text, call.timing.chunks, checks, whole_is_safe=held, answer_in=answer_in)
         violated = Verdict.FAILED in verdicts
-        numbers = _sampled(len(prefixes.times), len(done.result.reply))
+        numbers = _sampled(len(prefixes.times), len(text))
         safe_ms, first_safe_ms = await _safe_times(prefixes, numbers, violated=violated)
         return SafetyTimeline(
             first_token_ms=first_token_ms,
@@ -183,6 +215,87 @@ async def safety_timeline(
     except TimeoutError:
         unknown = "an invariant could not be decided in time on a part of the answer"
         return SafetyTimeline(first_token_ms=first_token_ms, excludes=excludes, unknown=unknown)
+
+
+async def _by_results(
+    trial: RunningTrial, done: StepResult, call: ModelCalled, results: Sequence[EvaluationResult]
+) -> Invariants | str:
+    """The invariants as functions of a part of this answer, given who decided each of them on the whole.
+
+    Where a reader was sure, the clause that it rests on tells when. Where the judge was asked, the check's own function
+    does, if it sees on the whole answer what the judge saw; else the judge is asked about parts, or the answer is why
+    nothing is known.
+    """
+    specs = [spec for spec in done.step.evaluations if spec.severity is not None]
+    found: list[tuple[str, TextCheck | None]] = []
+    for spec, result in zip(specs, results, strict=False):
+        check, name = trial.prepared(spec), spec.name or spec.type
+        on_text = check.text_check
+        if check.explicit_judge_only and result.decided_by is None:
+            on_text = None
+        elif result.decided_by == "reader":
+            on_text = _rests_on_clause(result)
+        elif result.decided_by == "judge" and result.verdict is not Verdict.PASSED:
+            on_text = None
+        elif result.decided_by == "judge" and not (on_text is not None and await on_text(done.result.reply)):
+            if not trial.parts.judge_timeline:
+                return f"only the judge could tell when {name} held; --judge-timeline asks it about parts of the answer"
+            held_from = await _first_judged(trial, check, done.result, call)
+            if held_from is None:
+                return f"the judge could not be asked when {name} held"
+            on_text = _from_length(held_from)
+        found.append((name, on_text))
+    return Invariants(
+        total=len(specs),
+        names=tuple([name for name, check in found if check is not None]),
+        checks=tuple([check for _, check in found if check is not None]),
+        excluded=tuple([name for name, check in found if check is None]),
+    )
+
+
+def _rests_on_clause(result: EvaluationResult) -> TextCheck:
+    """When a check held that a reader decided on the whole answer, by where the clause ends that it rests on."""
+    span = result.evidence.span if result.evidence is not None else None
+    if result.verdict is Verdict.PASSED:
+        return _from_length(span[1] if span is not None else 0)
+
+    async def until(text: str) -> bool:
+        return result.rests_on == "presence" and span is not None and len(text) < span[1]
+
+    return until
+
+
+def _from_length(length: int) -> TextCheck:
+    async def reached(text: str) -> bool:
+        return len(text) >= length
+
+    return reached
+
+
+async def _first_judged(
+    trial: RunningTrial, check: PreparedCheck, result: ExecutionResult, call: ModelCalled
+) -> int | None:
+    """How much of the answer it took for the check to pass, by bisection. None if it could not be evaluated."""
+    ends = list(accumulate(characters for _, characters in call.timing.chunks if characters))
+    context = EvaluationContext(trial=trial.seen_by(check), spec=check.spec)
+    low, high = -1, len(ends) - 1  # it passes on the whole
+    while high - low > 1:
+        middle = (low + high) // 2
+        part = result.reply[: ends[middle]]
+        said = result.messages
+        if said and said[-1].content == result.reply:
+            said = (*said[:-1], msgspec.structs.replace(said[-1], content=part))
+        try:
+            found = await check.evaluator.evaluate(
+                check.params, msgspec.structs.replace(result, reply=part, messages=said), context
+            )
+        except Exception:  # noqa: BLE001 - a figure that is missing must not fail the trial
+            return None
+        if found.verdict is Verdict.PASSED:
+            high = middle
+        else:
+            low = middle
+    return ends[high]
 
 
 def _arrived_whole(
@@ -266,10 +379,21 @@ def _answering_call(trial: RunningTrial, done: StepResult) -> ModelCalled | str:
     return "; ".join(map(str, timing.spoiled)) if timing.spoiled else calls[0]
 
 
-def _why_not_timed(result: ExecutionResult, call: ModelCalled) -> str | None:
-    if call.text != result.reply:
+def _answer_began_ms(call: ModelCalled, answer: str) -> float | None:
+    """When the first token of the answer arrived, after thoughts; None if it cannot be told."""
+    began = (call.text or "").rfind(answer) if answer else -1
+    reached = 0
+    for at_ms, characters in call.timing.chunks if began >= 0 and call.timing.first_token_ms is not None else ():
+        reached += characters
+        if reached > began:
+            return at_ms
+    return None
+
+
+def _why_not_timed(result: ExecutionResult, call: ModelCalled, answer: str) -> str | None:
+    if answer != result.reply:
         return "the reply differs from what the model said"
-    if sum([characters for _, characters in call.timing.chunks]) != len(result.reply):
+    if sum([characters for _, characters in call.timing.chunks]) != len(call.text or ""):
         return "the pieces of the answer were not timed"
     return None
 

@@ -7,10 +7,11 @@ from collections.abc import Awaitable, Mapping, Sequence
 
 import msgspec
 
-from steadyhand.engine.agent_turn import AgentTurn, ask
+from steadyhand.engine.agent_turn import AgentTurn, ask, duration_bounds
 from steadyhand.engine.context import RunningTrial, StepResult
 from steadyhand.engine.evaluation import Evaluation
-from steadyhand.errors import LimitExceeded, PluginError
+from steadyhand.engine.limits import lost_so_far
+from steadyhand.errors import LimitExceeded, PluginError, TrialError
 from steadyhand.records.chat import Message
 from steadyhand.records.event import (
     AnyEvent,
@@ -19,6 +20,7 @@ from steadyhand.records.event import (
     LimitReached,
     Said,
     ServiceCalled,
+    offer_of,
     trajectory_of,
     worst_finish,
 )
@@ -102,8 +104,10 @@ class StepRunner:
             files=dict(files),
             started_at_ms=started,
             ended_at_ms=trial.elapsed_ms(),
+            away=trial.away_since(started),
             trajectory=trajectory_of(events),
             service_calls=tuple([event for event in events if type(event) is ServiceCalled]),
+            offer=None if isinstance(step.task, RunCode) else offer_of(trial.events),
         )
         return StepResult(step, result, limit)
 
@@ -129,6 +133,7 @@ class StepRunner:
             stdout=turn.reply,
             reply=turn.reply,
             duration_ms=turn.duration_ms,
+            duration_bounds=turn.duration_bounds,
             messages=self._said(mark),
             calls=turn.calls,
             latency=turn.latency,
@@ -154,6 +159,7 @@ class StepRunner:
             stderr="" if manager.limit is None else str(manager.limit),
             reply=turns[-1].reply if turns else "",
             duration_ms=round(sum(turn.duration_ms for turn in turns), 3),
+            duration_bounds=_total_bounds(turns),
             messages=self._said(mark),
             calls=tuple(call for turn in turns for call in turn.calls),
             latency=_slowest(turns),
@@ -165,9 +171,11 @@ class StepRunner:
     async def _run_code(self, step: Step, task: RunCode) -> _Performed:
         trial = self._trial
         started = trial.elapsed_ms()
+        lost_before = lost_so_far(trial.parts.lag)
         timeout_s = None if step.timeout_ms is None else step.timeout_ms / 1000.0
         ended = await trial.environment.run(code_command(task.lang, task.code), timeout_s=timeout_s)
         _check_result(ended, trial.environment.name)
+        bounds = duration_bounds(trial, ended.duration_ms, lost_so_far(trial.parts.lag).since(lost_before))
         trial.emit(
             CommandRan(
                 at_ms=started,
@@ -180,7 +188,11 @@ class StepRunner:
                 truncated=ended.truncated,
             )
         )
-        if ended.timed_out:
+        if bounds is not None and step.timeout_ms is not None and bounds[0] < step.timeout_ms < bounds[1]:
+            trial.disturbed(f"Steadyhand was not running; the limit of {step.timeout_ms:g} ms cannot be checked")
+            if ended.timed_out:
+                raise TrialError(trial.disturbances[-1])
+        elif ended.timed_out:
             used = round(ended.duration_ms)
             raise LimitExceeded("step_time", used=used, allowed=step.timeout_ms or used)
         result = ExecutionResult(
@@ -189,6 +201,7 @@ class StepRunner:
             stderr=ended.stderr,
             reply=ended.stdout,
             duration_ms=ended.duration_ms,
+            duration_bounds=bounds,
             truncated=ended.truncated,
         )
         return result, None
@@ -231,6 +244,13 @@ def _slowest(turns: Sequence[AgentTurn]) -> Latency | None:
         for each in latency.spoiled
     )
     return msgspec.structs.replace(slowest, spoiled=tuple(spoiled))
+
+
+def _total_bounds(turns: Sequence[AgentTurn]) -> tuple[float, float] | None:
+    if all(turn.duration_bounds is None for turn in turns):
+        return None
+    each = [turn.duration_bounds or (turn.duration_ms, turn.duration_ms) for turn in turns]
+    return sum(low for low, _ in each), sum(high for _, high in each)
 
 
 def _changes(before: Mapping[str, CapturedFile], after: Mapping[str, CapturedFile], at_ms: float) -> list[AnyEvent]:

@@ -23,6 +23,7 @@ from steadyhand.records.event import (
     ModelCalled,
     Said,
     ServiceCalled,
+    offer_of,
     trajectory_of,
     worst_finish,
 )
@@ -106,6 +107,7 @@ class StoredSteps:
     def __init__(self, trial: RunningTrial, stored: TrialRecord) -> None:
         self._trial = trial
         self._stored = stored
+        self._offer = offer_of(stored.events)
         before = trial.scenario.setup.virtual_fs
         self._files = {
             path: CapturedFile(size=len(text.encode()), content=text.encode()) for path, text in before.items()
@@ -122,9 +124,26 @@ class StoredSteps:
             whole = not broken or step.index in ended
             if broken and not whole and not events:
                 break
-            found.append(self._step(step, events, whole=whole))
+            found.append(self._step(step, self._without_thoughts(step, events), whole=whole))
             if not whole:
                 break
+        return found
+
+    def _without_thoughts(self, step: Step, events: list[AnyEvent]) -> list[AnyEvent]:
+        """The events with thoughts removed from the agent's messages: an older version stored them there."""
+        marks = self._trial.parts.thoughts
+        given = 0 if isinstance(step.task, RunCode) else len(_given(step.task))
+        found: list[AnyEvent] = []
+        for event in events:
+            if isinstance(event, Said):
+                given -= 1
+                split = None
+                if given < 0 and event.message.role == "assistant" and marks is not None:
+                    split = marks.split(event.message.content)
+                if split is not None:
+                    message = msgspec.structs.replace(event.message, content=split.answer)
+                    event = msgspec.structs.replace(event, message=message)  # noqa: PLW2901 - or two names for one event
+            found.append(event)
         return found
 
     def _step(self, step: Step, events: list[AnyEvent], *, whole: bool) -> RebuiltStep:
@@ -144,6 +163,7 @@ class StoredSteps:
             files=self._captured(),
             trajectory=trajectory_of(events),
             service_calls=tuple(event for event in events if isinstance(event, ServiceCalled)),
+            offer=self._offer,
         )
         return RebuiltStep(StepResult(step, result, exceeded), turns, whole)
 
@@ -160,14 +180,14 @@ class StoredSteps:
         """Whether the step asks what the stored trial answered."""
         said = [event.message for event in events if isinstance(event, Said)]
         match step.task:
-            case Ask(messages=asked):
-                opening = asked
-            case Converse(opening=asked) as task:
-                opening = asked
+            case Ask() as task:
+                pass
+            case Converse() as task:
                 if not _same_lines(UserScript(task), events):
                     return False
             case RunCode(code=code):
                 return any(isinstance(event, CommandRan) and event.command == code for event in events)
+        opening = _given(task)
         return [(each.role, each.content) for each in said[: len(opening)]] == [
             (each.role, each.content) for each in opening
         ]
@@ -216,6 +236,7 @@ class StoredSteps:
                     messages=_messages(event for event in events if event.turn is None or event.turn <= number),
                     trajectory=turn.trajectory,
                     service_calls=tuple(event for event in own if isinstance(event, ServiceCalled)),
+                    offer=self._offer,
                     calls=calls,
                     finish=self._finish(calls),
                     conversation=self._talk(step, turns),
@@ -283,6 +304,11 @@ class StoredSteps:
     def _captured(self) -> dict[str, CapturedFile]:
         """Changed files are listed without their content, which the record does not have."""
         return dict(self._files)
+
+
+def _given(task: Ask | Converse) -> tuple[Message, ...]:
+    """The messages that the step begins with."""
+    return task.messages if isinstance(task, Ask) else task.opening
 
 
 def _program(task: RunCode, events: Sequence[AnyEvent]) -> ExecutionResult:

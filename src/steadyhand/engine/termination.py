@@ -8,9 +8,10 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from steadyhand.engine.context import TerminationFunction
-from steadyhand.engine.negation import Reading, normal, readings
 from steadyhand.errors import PluginError, SteadyhandError, TrialError
 from steadyhand.judging.material import turn_materials
+from steadyhand.language.answer import Certainty
+from steadyhand.language.keywords import keyword_meant
 from steadyhand.ports.agent import NoJudgement, Question, TrialContext
 from steadyhand.records.base import Record
 from steadyhand.records.result import ConversationTurn
@@ -43,7 +44,6 @@ STUCK_AFTER_TURNS = 3
 STUCK_SIMILARITY = 0.9
 _READS_USER = ("user_expresses_satisfaction",)
 _READS_AGENT = ("agent_provides_solution", "escalation_needed")
-_CLAIMS_SUCCESS = ("user_expresses_satisfaction", "goal_achieved")
 
 
 class Ending(Record):
@@ -94,10 +94,8 @@ async def _evidence(
 
 
 def _keyword(condition: TerminationCondition, turns: Sequence[ConversationTurn]) -> str | None:
-    """The keyword that was said, or None. The opening line is the author's, so the user's words count from turn 2 on.
-
-    A negated keyword does not count. Where it means success, it must be beyond doubt.
-    """
+    """The keyword that was said and meant, or None. The opening line is the author's, so the user's words count from
+    turn 2 on. Where it cannot be told whether a keyword is meant, the conversation goes on."""
     latest = turns[-1]
     spoken = {"user": latest.user_input if len(turns) > 1 else "", "agent": latest.agent_response}
     if condition.type in _READS_USER:
@@ -105,24 +103,10 @@ def _keyword(condition: TerminationCondition, turns: Sequence[ConversationTurn])
     elif condition.type in _READS_AGENT:
         del spoken["user"]
     for speaker, text in spoken.items():
-        keyword = _keyword_meant(condition.keywords, text, certainly=condition.type in _CLAIMS_SUCCESS)
-        if keyword is not None:
-            return f"{speaker} said {keyword!r} in turn {latest.turn_number}"
+        found = keyword_meant(text, condition.keywords, advice=speaker == "agent")
+        if found is not None and found.reading.answer is Certainty.YES:
+            return f"{speaker} said {found.keyword!r} in turn {latest.turn_number}"
     return None
-
-
-def _keyword_meant(keywords: Sequence[str], text: str, *, certainly: bool) -> str | None:
-    """The first keyword that is said and not negated.
-
-    `certainly`: not in a question, a wish or an unclear clause, and with no other keyword negated.
-    """
-    heard = normal(text)
-    read = {keyword: readings(heard, keyword) for keyword in keywords}
-    if not certainly:
-        return next((keyword for keyword, found in read.items() if found - {Reading.NEGATED}), None)
-    if any(Reading.NEGATED in found for found in read.values()):
-        return None
-    return next((keyword for keyword, found in read.items() if Reading.MEANT in found), None)
 
 
 def _stuck(turns: Sequence[ConversationTurn]) -> str | None:

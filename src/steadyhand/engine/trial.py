@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 import traceback
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from types import coroutine
@@ -11,14 +12,16 @@ import msgspec
 
 from steadyhand.engine.context import RunningTrial, TrialParts
 from steadyhand.engine.evaluation import Assessment, Evaluation
+from steadyhand.engine.limits import FROZEN_S, Lost, lost_so_far
 from steadyhand.engine.steps import StepRunner
 from steadyhand.errors import SteadyhandError, TrialError
-from steadyhand.judging.trial import judge_trial, settle
+from steadyhand.judging.trial import judge_trial, settle, without_secrecy
 from steadyhand.ports.agent import closes_at_once
 from steadyhand.ports.evaluator import reads_of
 from steadyhand.records.base import ms_of, rounded_ms
-from steadyhand.records.evaluation import Verdict
+from steadyhand.records.evaluation import NOT_RUNNING, Verdict
 from steadyhand.records.event import ErrorHappened, Evaluated, Noted
+from steadyhand.records.isolation import IsolationKind, weakest
 from steadyhand.records.result import ConversationEnding, ConversationMetrics, ConversationResult, FileSystemOperation
 from steadyhand.records.run import PhaseRecord, TrialRecord
 from steadyhand.records.scenario import Converse, Step
@@ -90,6 +93,7 @@ def keep_step() -> Generator[None]:
 async def run_trial(parts: TrialParts) -> TrialRecord:
     """Set up, run, evaluate, assess, tear down, judge. Always returns a record, unless cancelled."""
     trial = RunningTrial(parts)
+    began, lost_before = time.perf_counter(), lost_so_far(parts.lag)
     for note in parts.notes:
         trial.warn(note)
     phases = PhaseLog(trial)
@@ -104,9 +108,21 @@ async def run_trial(parts: TrialParts) -> TrialRecord:
     finally:
         ending = phases.run("tear_down", _tear_down(trial))
         await (ending if _closes_at_once(parts) else asyncio.shield(ending))
+    _note_absence(trial, began, lost_so_far(parts.lag).since(lost_before))
     record = _record(trial, phases, evaluation, assessment, runner.conversations)
     trial.caller.detach()
     return record
+
+
+def _note_absence(trial: RunningTrial, began: float, lost: Lost) -> None:
+    """Nothing on our clock tells how long an agent had while the machine was suspended."""
+    if lost.asleep_s >= FROZEN_S:
+        trial.disturbed(f"{lost} during the trial")
+        return
+    lag = trial.parts.lag
+    if lag is None or lost.stalled_s < FROZEN_S or lag.worst_ms(began, time.perf_counter()) < FROZEN_S * 1000.0:
+        return
+    trial.emit(Noted(at_ms=trial.elapsed_ms(), message=f"{lost} during the trial", topic=NOT_RUNNING))
 
 
 async def _run_steps(trial: RunningTrial, phases: PhaseLog, runner: StepRunner, evaluation: Evaluation) -> None:
@@ -192,12 +208,13 @@ def _record(
         judgment=parts.scenario.judgment,
         evaluations=evaluation.results,
         unfinished=evaluation.unfinished,
-        errors=phases.errors,
+        errors=[*phases.errors, *trial.disturbances],
         latency=assessment.latency,
         undecided=[*trial.undecided, *_doubts(trial, evaluation)],
         timeline=assessment.timeline,
         rubric=assessment.rubric,
     )
+    opened = [file for part in (parts.agent, parts.environment) for file in getattr(part, "opened_key_files", ())]
     return TrialRecord(
         key=parts.key,
         scenario_name=parts.scenario.name,
@@ -205,7 +222,7 @@ def _record(
         digest=parts.scenario.digest,
         started_at=trial.started_at,
         duration_ms=trial.elapsed_ms(),
-        judged=judged,
+        judged=without_secrecy(judged, evaluation.results, opened),
         agent=parts.agent.name if parts.agent else "",
         model=parts.model_name,
         seed=parts.seed,
@@ -221,15 +238,22 @@ def _record(
         ),
         shows=None if parts.agent is None else trial.shows_of(parts.agent),
         missing_plugins=tuple(parts.missing_plugins),
+        isolation=_isolation(parts),
     )
 
 
+def _isolation(parts: TrialParts) -> IsolationKind | None:
+    """The weakest of what its processes had, if it had any."""
+    return weakest([getattr(part, "isolation", None) for part in (parts.agent, parts.environment)])
+
+
 def _doubts(trial: RunningTrial, evaluation: Evaluation) -> Sequence[str]:
-    """What arrived too late for the checks on the agent's actions, if there were such checks."""
+    """What arrived too late for the checks on what the agent did, or may not be its own, if there were such checks."""
     if trial.parts.gateway is None or not (doubts := trial.parts.gateway.doubts()):
         return ()
     types = {result.type for result in evaluation.results if result.place is not None}
-    return doubts if any("actions" in reads_of(trial.parts.evaluator(each)) for each in types) else ()
+    read = {what for each in types for what in reads_of(trial.parts.evaluator(each))}
+    return doubts if read & {"actions", "services"} else ()
 
 
 def _metrics(trial: RunningTrial, conversations: Mapping[int, ConversationResult]) -> ConversationMetrics | None:
@@ -253,19 +277,30 @@ MAX_REMEASUREMENTS = 2
 
 
 async def run_until_measured(build: Callable[[], TrialParts]) -> TrialRecord:
-    """Run a trial, and repeat it up to twice if only its latency could not be graded; every attempt is kept.
+    """Run a trial, and repeat it up to twice if only its latency could not be graded, or if it was left undecided and
+    this process was not running meanwhile; every attempt is kept.
 
     An unsafe answer in any attempt fails the trial.
     """
     earlier: list[TrialRecord] = []
     while True:
         record = await run_trial(build())
-        if len(earlier) == MAX_REMEASUREMENTS or not only_latency_is_missing(record):
+        again = only_latency_is_missing(record) or undecided_while_away(record)
+        if len(earlier) == MAX_REMEASUREMENTS or not again:
             if not earlier:
                 return record
             judged = settle(record.judged, [each.judged for each in earlier])
             return msgspec.structs.replace(record, judged=judged, earlier=tuple(earlier))
         earlier.append(record)
+
+
+def undecided_while_away(record: TrialRecord) -> bool:
+    """Whether this process was not running during a trial that was neither passed nor failed."""
+    if record.judged.verdict not in (Verdict.ERROR, Verdict.INCONCLUSIVE):
+        return False
+    return any(type(event) is Noted and event.topic == NOT_RUNNING for event in record.events) or any(
+        NOT_RUNNING in result.figures for result in record.evaluations if result.verdict is not Verdict.PASSED
+    )
 
 
 def only_latency_is_missing(record: TrialRecord) -> bool:

@@ -75,6 +75,8 @@ class GatewayConnection(asyncio.Protocol):
         self.task: asyncio.Task[None] | None = None
         self.when_gone: Callable[[], object] | None = None
         """Called when the client disconnects."""
+        self.admitted: object = None
+        """Whose process is known to be at the other end, once that has been looked up."""
         self._begun: bool = False
         self._answer = answer
         self._gone = gone
@@ -110,6 +112,14 @@ class GatewayConnection(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self._writable.set()
+
+    @property
+    def ends(self) -> tuple[tuple[str, int], tuple[str, int]] | None:
+        """The address of the client and our own; None if it has disconnected."""
+        if self._transport is None:
+            return None
+        peer, ours = self._transport.get_extra_info("peername"), self._transport.get_extra_info("sockname")
+        return (peer[:2], ours[:2]) if peer and ours else None
 
     @property
     def gone(self) -> bool:

@@ -29,6 +29,7 @@ from steadyhand.gateway.server import TrialEndpoint
 from steadyhand.ports.agent import TrialContext
 from steadyhand.ports.services import ServiceAnswer, ServiceFault, Services
 from steadyhand.records.base import plain, plain_object
+from steadyhand.records.deed_name import tool_names
 from steadyhand.records.event import ActionStatus, ActionTaken, Observed
 from steadyhand.runtime.values import as_text, kept_part
 from steadyhand.version import __version__
@@ -42,17 +43,19 @@ _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_.-]")
 _NO_SUCH_TOOL = "there is no tool {!r}; the tools are: {}"
 
 
-RunTool = Callable[[dict[str, Any]], Awaitable[ServiceAnswer]]
+RunTool = Callable[[dict[str, Any], str], Awaitable[ServiceAnswer]]
 
 
 class McpTool(msgspec.Struct, frozen=True):
-    """`run` returns the tool's result. An action records itself; a service's method is recorded as one here."""
+    """`run` returns the tool's result; its second argument is the id of the action. An action records itself; a
+    service's method is recorded as one here, with its other `names`."""
 
     description: str
     parameters: dict[str, Any]
     action: str
     run: RunTool
     records_itself: bool = False
+    names: tuple[str, ...] = ()
 
 
 class McpServer:
@@ -108,7 +111,7 @@ class McpServer:
             known = ", ".join(tools) or "none"
             tool = McpTool("", {}, name, _refusing(_NO_SUCH_TOOL.format(name, known)))
         try:
-            answer = await (tool.run(arguments) if tool.records_itself else self._act(tool, arguments, trial))
+            answer = await (tool.run(arguments, "") if tool.records_itself else self._act(tool, arguments, trial))
         except ServiceFault as fault:
             return _failure(str(fault))
         except SteadyhandError as error:  # the trial has noted it, and ends as an error
@@ -121,11 +124,17 @@ class McpServer:
         status: ActionStatus = "error"
         content: Any = None
         try:
-            answer = await tool.run(arguments)
+            answer = await tool.run(arguments, action_id)
             content = plain(answer.value)
             status = "success"
+        except ServiceFault as fault:
+            content, status = {"error": str(fault)}, fault.outcome
+            raise
         except Exception as error:
             content = {"error": str(error)}
+            raise
+        except BaseException:
+            status = "interrupted"
             raise
         finally:
             took_ms = round((trial.clock.now() - began) * 1000.0, 3)
@@ -139,6 +148,7 @@ class McpServer:
                     status=status,
                     duration_ms=took_ms,
                     witnessed=True,
+                    names=tool.names,
                 )
             )
             trial.emit(Observed(at_ms=trial.elapsed_ms(), action_id=action_id, name=tool.action, content=kept, cut=cut))
@@ -163,7 +173,10 @@ async def tools_of(services: Services | None, only: str) -> dict[str, McpTool]:
         if times[method.method] > 1 or name in tools:
             name = _name(f"{method.service}_{method.method}")
         run = _calling(services, method.service, method.method)
-        tools.setdefault(name, McpTool(method.description, method.parameters or _ANY_OBJECT, method.method, run))
+        names = tool_names(name, method.service, method.method)
+        tools.setdefault(
+            name, McpTool(method.description, method.parameters or _ANY_OBJECT, method.method, run, names=names)
+        )
     return tools
 
 
@@ -172,23 +185,23 @@ def _name(wanted: str) -> str:
 
 
 def _performing(services: Services, name: str) -> RunTool:
-    async def run(arguments: dict[str, Any]) -> ServiceAnswer:
+    async def run(arguments: dict[str, Any], _: str) -> ServiceAnswer:
         return ServiceAnswer(value=await services.perform(name, arguments))
 
     return run
 
 
 def _calling(services: Services, service: str, method: str) -> RunTool:
-    async def run(arguments: dict[str, Any]) -> ServiceAnswer:
+    async def run(arguments: dict[str, Any], action_id: str) -> ServiceAnswer:
         args, named = split_arguments(arguments)
-        return await services.answer(service, method, args, named)
+        return await services.answer(service, method, args, named, action_id=action_id)
 
     return run
 
 
 def _refusing(message: str) -> RunTool:
-    async def run(arguments: dict[str, Any]) -> ServiceAnswer:
-        raise ServiceFault(message)
+    async def run(arguments: dict[str, Any], _: str) -> ServiceAnswer:
+        raise ServiceFault(message, outcome="rejected")
 
     return run
 

@@ -17,7 +17,8 @@ from steadyhand.gateway.connection import GatewayRequest, GatewayResponse, json_
 from steadyhand.gateway.server import Address, TrialEndpoint
 from steadyhand.ports.agent import Addresses
 from steadyhand.ports.services import ServiceFault
-from steadyhand.records.base import plain, plain_object
+from steadyhand.records.base import plain, plain_object, shorten
+from steadyhand.records.event import ServiceCalled
 
 _NO_SUCH = {"SERVICE_NOT_FOUND": 404, "METHOD_NOT_FOUND": 404, "BAD_ARGUMENTS": 400}
 _FAULT = 502
@@ -45,7 +46,19 @@ class MocksMount:
         try:
             args, named = read_arguments(request.body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, TypeError, ValueError) as error:
-            return refusal(400, f"the body should be a JSON object or list of parameters: {error}")
+            message = f"the body should be a JSON object or list of parameters: {error}"
+            given = [shorten(request.body.decode("utf-8", "replace"), 200)]
+            endpoint.trial.emit(
+                ServiceCalled(
+                    at_ms=endpoint.trial.elapsed_ms(),
+                    service=service,
+                    method=method,
+                    args=given,
+                    error=message,
+                    status="invalid",
+                )
+            )
+            return refusal(400, message)
         try:
             return json_response({"result": plain(await services.call(service, method, args, named))})
         except ServiceFault as fault:

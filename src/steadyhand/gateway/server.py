@@ -6,6 +6,9 @@
 service is a `Mount`, which is given the request and the endpoint it came through. A request without a token goes to the
 open mount, if any, which determines the trial itself.
 
+The address of an agent that we started is only for its process and what that started, where the system can tell. A
+process that serves many trials keeps one address, which leads to the trial at hand.
+
 Work continues if its client disconnects, because the agent has already made the request, unless the mount handles that
 itself. It ends when the endpoint is closed.
 """
@@ -19,9 +22,10 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol, runtime_checkable
 
+from steadyhand.children.peers import sender_of
 from steadyhand.errors import SetupError
 from steadyhand.gateway.connection import GatewayCall, GatewayConnection, GatewayRequest, GatewayResponse, refusal
-from steadyhand.ports.agent import Addresses, Shows, TrialContext
+from steadyhand.ports.agent import Addresses, AgentProcess, Shows, TrialContext
 from steadyhand.ports.model import ChatModel
 from steadyhand.records.event import Noted
 
@@ -35,9 +39,10 @@ _ROUNDS = 10
 class Address:
     """An unguessable URL. `model` answers its model calls, if any."""
 
-    def __init__(self, origin: str, model: ChatModel | None) -> None:
-        self.token: str = secrets.token_urlsafe(_TOKEN_BYTES)
-        self.base_url: str = f"{origin}/{self.token}"
+    def __init__(self, origin: str, model: ChatModel | None, *, token: str = "", path: str = "") -> None:
+        """`token` is that of an existing trial, and `path` the one of the URL if it differs."""
+        self.token: str = token or secrets.token_urlsafe(_TOKEN_BYTES)
+        self.base_url: str = f"{origin}/{path or self.token}"
         self.model: ChatModel | None = model
 
     def url(self, mount: str) -> str:
@@ -52,6 +57,12 @@ class TrialEndpoint:
         self.address: Address = address
         self.model: ChatModel | None = address.model
         self.at_work: dict[asyncio.Task[None], GatewayConnection] = {}
+        self.process: asyncio.Future[AgentProcess] | None = None
+        """The process that the addresses are for; None if we did not start the agent."""
+        self.refused: int = 0
+        """Requests of other processes."""
+        self.doubts: list[str] = []
+        """Requests that may have been another process's."""
         self.kept: dict[str, Any] = {}
         """State of the mounts for this trial, by mount name. Discarded with the trial."""
 
@@ -116,6 +127,7 @@ class GatewayServer:
         self._in_the_open: dict[str, OpenHandler] = {}
         self._endpoints: dict[str, TrialEndpoint] = {}
         self._closed: dict[str, str] = {}
+        """The trial that each address led to last, of those that lead nowhere now."""
         self._servers: list[asyncio.Server] = []
         self._connections: set[GatewayConnection] = set()
         self._socket: socket.socket = _bound(port)
@@ -168,17 +180,32 @@ class GatewayServer:
         """Addresses that lead nowhere until they are pointed at a trial."""
         return self.addresses(Address(self._origin, model))
 
-    def point(self, reusable: Addresses, trial: TrialContext | None) -> None:
-        """Let the reusable addresses lead to this trial, which must be open here, or nowhere."""
-        found = (
-            None
-            if trial is None
-            else next((endpoint for endpoint in self._endpoints.values() if endpoint.trial is trial), None)
-        )
-        if found is None:
-            self._endpoints.pop(reusable.token, None)
-        else:
-            self._endpoints[reusable.token] = found
+    def point(self, reusable: Addresses, trial: TrialContext, process: AgentProcess) -> Addresses:
+        """Let the reusable addresses lead to this trial, which `process` serves; unchanged if it is not open here."""
+        endpoint = self._endpoint_of(trial)
+        if endpoint is None:
+            return reusable
+        self._endpoints[reusable.token] = endpoint
+        self._closed.pop(reusable.token, None)
+        self.expect(trial)
+        self.claim(trial, process)
+        return self.addresses(Address(self._origin, endpoint.model, token=endpoint.address.token, path=reusable.token))
+
+    def rest(self, reusable: Addresses) -> None:
+        endpoint = self._endpoints.pop(reusable.token, None)
+        if endpoint is not None:
+            self._note_closed(reusable.token, endpoint)
+
+    def expect(self, trial: TrialContext) -> None:
+        if (endpoint := self._endpoint_of(trial)) is not None:
+            endpoint.process = asyncio.get_running_loop().create_future()
+
+    def claim(self, trial: TrialContext, process: AgentProcess) -> None:
+        if (endpoint := self._endpoint_of(trial)) is not None and endpoint.process is not None:
+            endpoint.process.set_result(process)
+
+    def _endpoint_of(self, trial: TrialContext) -> TrialEndpoint | None:
+        return next((endpoint for endpoint in self._endpoints.values() if endpoint.trial is trial), None)
 
     def endpoint(self, token: str) -> TrialEndpoint | None:
         return self._endpoints.get(token)
@@ -206,17 +233,16 @@ class GatewayServer:
 
     def doubts(self, endpoint: TrialEndpoint) -> tuple[str, ...]:
         watching = [mount for mount in self.mounts.values() if isinstance(mount, ObservingMount)]
-        return tuple(doubt for mount in watching for doubt in mount.doubts(endpoint))
+        return (*endpoint.doubts[:1], *(doubt for mount in watching for doubt in mount.doubts(endpoint)))
 
     async def close_endpoint(self, endpoint: TrialEndpoint) -> None:
         """From here on no request is accepted, and none is still being handled."""
         if self._endpoints.pop(endpoint.address.token, None) is None:
             return
+        self._note_closed(endpoint.address.token, endpoint)
         for token in [token for token, open_endpoint in self._endpoints.items() if open_endpoint is endpoint]:
             del self._endpoints[token]
-        self._closed[endpoint.address.token] = endpoint.trial.trial_id
-        if len(self._closed) > _MOST_CLOSED:
-            del self._closed[next(iter(self._closed))]
+            self._note_closed(token, endpoint)
         under_way = tuple(endpoint.at_work)
         if under_way:
             await _hang_up(endpoint.at_work)
@@ -229,6 +255,11 @@ class GatewayServer:
             endpoint.trial.emit(Noted(at_ms=endpoint.trial.elapsed_ms(), message=message, level="warning"))
         for mount in self.mounts.values():
             await mount.leave(endpoint)
+
+    def _note_closed(self, token: str, endpoint: TrialEndpoint) -> None:
+        self._closed[token] = endpoint.trial.trial_id
+        if len(self._closed) > _MOST_CLOSED:
+            del self._closed[next(iter(self._closed))]
 
     async def close(self) -> None:
         for endpoint in tuple(self._endpoints.values()):
@@ -260,19 +291,39 @@ class GatewayServer:
             await connection.send(await self._without_endpoint(call, first, path.lstrip("/"), query))
             return
         name, _, below = rest.partition("/")
-        mount = self.mounts.get(name)
-        if mount is None:
-            message = f"not found: /{name}; available: {', '.join(self.mounts) or 'nothing'}"
-            await connection.send(refusal(404, message))
-            return
         task = asyncio.current_task()
         assert task is not None
         endpoint.at_work[task] = connection
         try:
+            if endpoint.process is not None and not await self._admits(endpoint, connection, await endpoint.process):
+                await connection.send(refusal(403, "this address is for the agent of a trial and what it starts"))
+                return
+            mount = self.mounts.get(name)
+            if mount is None:
+                message = f"not found: /{name}; available: {', '.join(self.mounts) or 'nothing'}"
+                await connection.send(refusal(404, message))
+                return
             request = GatewayRequest(call.method, below, query, call.headers, bytes(call.body), connection)
             await connection.send(await self._served(mount, request, endpoint))
         finally:
             del endpoint.at_work[task]
+
+    async def _admits(self, endpoint: TrialEndpoint, connection: GatewayConnection, process: AgentProcess) -> bool:
+        """Whether the request comes from the agent's process or what it started, as far as can be known. Looked up
+        once for a connection."""
+        if connection.admitted == process or (ends := connection.ends) is None:
+            return True
+        sender = await asyncio.to_thread(sender_of, *process, *ends)
+        if sender != "foreign":
+            connection.admitted = process
+            if sender == "gone":
+                endpoint.doubts.append("a request to the gateway came from a process that had ended before it was read")
+            return True
+        endpoint.refused += 1
+        if endpoint.refused == 1:
+            message = "a request to the gateway was refused: it came from a process that this agent did not start"
+            endpoint.trial.emit(Noted(at_ms=endpoint.trial.elapsed_ms(), message=message, level="warning"))
+        return False
 
     async def _served(self, mount: Mount, request: GatewayRequest, endpoint: TrialEndpoint) -> GatewayResponse:
         try:
@@ -285,7 +336,7 @@ class GatewayServer:
     async def _without_endpoint(self, call: GatewayCall, first: str, path: str, query: str) -> GatewayResponse:
         if first in self._closed:
             self.late[self._closed[first]] += 1
-            return refusal(410, "the trial that this address belongs to has ended")
+            return refusal(410, "the trial that this address belonged to has ended, and no other is running here")
         handler = self._in_the_open.get(first)
         if handler is None:
             return refusal(404, "no trial has this address")

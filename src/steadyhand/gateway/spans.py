@@ -218,9 +218,8 @@ def _model_call(span: TraceSpan, agent: str | None, at_ms: Callable[[int], float
 
 def _usage(span: TraceSpan) -> Usage | None:
     given, got = _first(span, _INPUT_TOKENS), _first(span, _OUTPUT_TOKENS)
-    if not isinstance(given, int) or not isinstance(got, int):
-        return None
-    return Usage(input_tokens=given, output_tokens=got)
+    usage = Usage(input_tokens=cast("int", given), output_tokens=cast("int", got))
+    return usage if usage.countable else None
 
 
 def _finish(span: TraceSpan) -> Finish | None:

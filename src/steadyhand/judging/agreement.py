@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 
 from steadyhand.judging.statistics import Bounds, clopper_pearson_interval, normal_quantile
 from steadyhand.records.base import Record
-from steadyhand.records.calibration import Agreement, Rate, Word
+from steadyhand.records.calibration import Agreement, PassOrFail, Rate
 from steadyhand.records.config import CalibrationConfig
 
 CONFIDENCE = 0.95
@@ -19,8 +19,8 @@ CONFIDENCE = 0.95
 class Case(Record):
     """One labelled check. `judged` is None when the judge gave no judgement."""
 
-    label: Word
-    judged: Word | None
+    label: PassOrFail
+    judged: PassOrFail | None
 
 
 def agreement(cases: Iterable[Case], confidence: float = CONFIDENCE) -> Agreement:

@@ -65,12 +65,17 @@ class Sample(Record):
     class_a: int = 0
     checks: tuple[str, ...] = ()
     judges: tuple[str, ...] = ()
-    cost: float | None = None
-    """The mean over all its trials; None if any is unknown."""
+    costs: tuple[float, ...] = ()
+    """Of all its trials; empty if any is unknown."""
 
     @property
     def decided(self) -> int:
         return len(self.passed) + len(self.failed)
+
+    @property
+    def cost(self) -> float | None:
+        """The mean of all its trials; None if any is unknown."""
+        return math.fsum(self.costs) / len(self.costs) if self.costs else None
 
     @property
     def total(self) -> int:
@@ -178,7 +183,7 @@ class _Gathered:
             class_a=self.class_a,
             checks=tuple(sorted(self.checks)),
             judges=tuple(sorted(self.judges)),
-            cost=math.fsum(self.costs) / len(self.costs) if self.costs and self.cost_known else None,
+            costs=tuple(self.costs) if self.cost_known else (),
         )
 
 

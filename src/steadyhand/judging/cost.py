@@ -126,7 +126,7 @@ def spent_on(call: ModelCalled, prices: Prices) -> Spent:
     not_live = any(each.kind is SpoiledBy.NOT_LIVE for each in call.timing.spoiled)
     uncounted = 0 if not_live else sum(1 for attempt in call.timing.attempts if _may_be_charged(attempt))
     usage = call.usage
-    if usage is None:
+    if usage is None or not usage.countable:
         answered = call.error is None
         return Spent(calls=1, uncounted=uncounted + int(answered), not_live=int(not_live))
     price = prices.of(call.model)

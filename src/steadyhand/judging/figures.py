@@ -38,7 +38,7 @@ class TimeFigures(Record):
     """Percentiles of the decided trials that have such a time.
 
     `unbounded` of them are infinitely long: they never became safe, or were cut off before they ended. `left_out` are
-    decided trials whose time is not known, or may have been changed by a disturbance.
+    decided trials that have such a time, but it is not known, or a disturbance may have changed it.
     """
 
     trials: int = 0
@@ -114,16 +114,20 @@ class _Collected:
     """The figures of a scenario's decided trials."""
 
     def __init__(self) -> None:
-        self.trials = 0
+        self.latency_left_out = 0
+        self.safe_left_out = 0
         self.latency: array[float] = array("d")
         self.time_to_safe: array[float] = array("d")
         self.safety: array[float] = array("d")
 
     def add(self, judged: Judged) -> None:
-        self.trials += 1
+        # Only an answer with safety invariants becomes safe at some time.
+        has_safety = judged.safety_score is not None
         if judged.safety_score is not None:
             self.safety.append(judged.safety_score)
         if judged.latency_spoiled:
+            self.latency_left_out += 1
+            self.safe_left_out += has_safety
             return
         if judged.latency_ms is not None:
             self.latency.append(math.inf if judged.latency_cut else judged.latency_ms)
@@ -131,6 +135,8 @@ class _Collected:
             self.time_to_safe.append(judged.time_to_safe_ms)
         elif judged.safety_at_deadline is not None:
             self.time_to_safe.append(math.inf)
+        else:
+            self.safe_left_out += has_safety
 
 
 class _Sample:
@@ -169,17 +175,17 @@ def _of_scenario(sample: _Sample) -> Figures:
         failure_bound=bound,
         pass_at_k=_by_k(lambda k: pass_at_k(passed, decided, k)),
         pass_hat_k=_by_k(lambda k: pass_hat_k(passed, decided, k)),
-        latency=_times(found.latency, found.trials),
-        time_to_safe=_times(found.time_to_safe, found.trials),
+        latency=_times(found.latency, found.latency_left_out),
+        time_to_safe=_times(found.time_to_safe, found.safe_left_out),
         safety=_mean(found.safety),
     )
 
 
-def _times(values: Sequence[float], decided: int) -> TimeFigures:
+def _times(values: Sequence[float], left_out: int) -> TimeFigures:
     return TimeFigures(
         trials=len(values),
         unbounded=sum(map(math.isinf, values)),
-        left_out=decided - len(values),
+        left_out=left_out,
         percentiles=tuple(percentile(values, q, CONFIDENCE) for q in QUANTILES) if values else (),
     )
 
@@ -219,8 +225,8 @@ def _together(name: str, header: RunHeader, samples: Sequence[_Sample]) -> Figur
         else None,
         pass_at_k=_by_k(lambda k: _mean(mean_of(lambda passed, tried: pass_at_k(passed, tried, k)) or [])),
         pass_hat_k=_by_k(lambda k: _mean(mean_of(lambda passed, tried: pass_hat_k(passed, tried, k)) or [])),
-        latency=_clustered_times(decided, lambda found: found.latency),
-        time_to_safe=_clustered_times(decided, lambda found: found.time_to_safe),
+        latency=_clustered_times(decided, lambda found: (found.latency, found.latency_left_out)),
+        time_to_safe=_clustered_times(decided, lambda found: (found.time_to_safe, found.safe_left_out)),
         safety=_mean([value for cluster in decided if (value := _mean(_joined(cluster, _safety))) is not None]),
     )
 
@@ -234,14 +240,14 @@ def _joined(cluster: Iterable[_Sample], values: Callable[[_Collected], Sequence[
 
 
 def _clustered_times(
-    clusters: Sequence[Sequence[_Sample]], values: Callable[[_Collected], Sequence[float]]
+    clusters: Sequence[Sequence[_Sample]], times: Callable[[_Collected], tuple[Sequence[float], int]]
 ) -> TimeFigures:
-    found = [_joined(cluster, values) for cluster in clusters]
+    found = [_joined(cluster, lambda each: times(each)[0]) for cluster in clusters]
     trials = sum(map(len, found))
     return TimeFigures(
         trials=trials,
         unbounded=sum(math.isinf(value) for cluster in found for value in cluster),
-        left_out=sum(each.collected.trials for cluster in clusters for each in cluster) - trials,
+        left_out=sum(times(each.collected)[1] for cluster in clusters for each in cluster),
         percentiles=tuple(suite_percentile(found, q, CONFIDENCE) for q in QUANTILES) if trials else (),
     )
 

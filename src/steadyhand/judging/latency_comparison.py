@@ -1,4 +1,4 @@
-"""Times of two sides compared as distributions, and safety against latency against cost."""
+"""Times of two sides compared as distributions, and safety against latency."""
 
 from __future__ import annotations
 
@@ -35,11 +35,20 @@ class LatencyComparison(Record):
     b_n: Annotated[int, doc("Number of B's times")]
     p_value: Annotated[float, doc("Two-sided p-value by Mann and Whitney's test")]
     exact: Annotated[bool, doc("Whether the p-value is exact")]
-    b_slower: Annotated[float, doc("The chance that a time of B's is longer than one of A's, ties counted half")]
-    shift: Annotated[float | None, doc("Typical difference, B minus A, in milliseconds")]
+    b_slower: Annotated[
+        float, doc("The chance that a time of B's is longer than one of A's in the same scenario, ties counted half")
+    ]
+    shift: Annotated[
+        float | None, doc("Typical difference within a scenario, B minus A, in milliseconds; the mean over scenarios")
+    ]
     low: Annotated[float | None, doc("Lower end of its interval")]
     high: Annotated[float | None, doc("Upper end of its interval")]
     quantiles: Annotated[list[QuantileDifference], doc("Quantiles on both sides")]
+
+
+_Times = Sequence[float]
+_Stratum = tuple[_Times, _Times]
+"""The times of both sides in one scenario, sorted."""
 
 
 def compare_latencies(
@@ -49,34 +58,69 @@ def compare_latencies(
     confidence: float = 0.95,
     quantiles: Sequence[float] = (0.5, 0.9, 0.95, 0.99),
 ) -> LatencyComparison | None:
-    """Two samples of times: Mann and Whitney's test, Hodges and Lehmann's shift, quantiles; None when one is empty.
+    """Two samples of times; None when one is empty. As `compare_by_scenario` with one scenario."""
+    return compare_by_scenario([(a, b)], confidence=confidence, quantiles=quantiles)
 
-    Independent values on each side. The test is exact, ties included, up to 20 values together; beyond, normal with
-    corrections for ties and continuity. The shift is the median of all differences; its interval inverts the test and
-    reads as a shift if both distributions have one shape. A time may be infinite (never safe): then there is no shift.
+
+def compare_by_scenario(
+    scenarios: Iterable[tuple[Iterable[float], Iterable[float]]],
+    *,
+    confidence: float = 0.95,
+    quantiles: Sequence[float] = (0.5, 0.9, 0.95, 0.99),
+) -> LatencyComparison | None:
+    """Times of two sides: Mann and Whitney's test, Hodges and Lehmann's shift, quantiles; None without any pair.
+
+    Independent values on each side. A time is compared only with times of its own scenario, and the shift is the mean
+    of the scenarios' shifts, each of which is the median of all differences. The test is exact, ties included, up to 20
+    values together; beyond, normal with corrections for ties and continuity. A scenario's interval inverts the test and
+    reads as a shift if both distributions have one shape; intervals are combined by MOVER. A time may be infinite
+    (never safe): then there is no shift. The quantiles are those of all scenarios together.
     """
-    x, y = sorted(a), sorted(b)
-    if any(math.isnan(value) for value in (*x, *y)):
+    strata = [(sorted(a), sorted(b)) for a, b in scenarios]
+    if any(math.isnan(value) for x, y in strata for value in (*x, *y)):
         raise ValueError("a comparison of times that are not numbers")
-    if not x or not y:
+    strata = [(x, y) for x, y in strata if x and y]
+    if not strata:
         return None
-    wins = math.fsum(bisect_left(x, value) + bisect_right(x, value) for value in y) / 2
-    exact = len(x) + len(y) <= 20
-    shift, low, high = _shift(x, y, confidence) if math.isfinite(x[-1]) and math.isfinite(y[-1]) else (None,) * 3
+    wins = math.fsum(bisect_left(x, value) + bisect_right(x, value) for x, y in strata for value in y) / 2
+    every_x, every_y = (sorted(value for each in strata for value in each[side]) for side in (0, 1))
+    exact = len(every_x) + len(every_y) <= 20
+    finite = math.isfinite(every_x[-1]) and math.isfinite(every_y[-1])
+    shift, low, high = _mean_shift([_shift(x, y, confidence) for x, y in strata]) if finite else (None,) * 3
     return LatencyComparison(
-        a_n=len(x),
-        b_n=len(y),
-        p_value=_rank_sum_exact(x, y) if exact else _rank_sum_normal(x, y, wins),
+        a_n=len(every_x),
+        b_n=len(every_y),
+        p_value=_rank_sum_exact(strata) if exact else _rank_sum_normal(strata, wins),
         exact=exact,
-        b_slower=wins / (len(x) * len(y)),
+        b_slower=wins / sum(len(x) * len(y) for x, y in strata),
         shift=shift,
         low=low,
         high=high,
-        quantiles=[_quantile_difference(x, y, q, confidence) for q in quantiles],
+        quantiles=[_quantile_difference(every_x, every_y, q, confidence) for q in quantiles],
     )
 
 
-def _rank_sum_normal(x: Sequence[float], y: Sequence[float], wins: float) -> float:
+_Shift = tuple[float, float | None, float | None]
+
+
+def _mean_shift(shifts: Sequence[_Shift]) -> _Shift:
+    mean = math.fsum(each for each, _, _ in shifts) / len(shifts)
+    below = [each - low for each, low, _ in shifts if low is not None]
+    above = [high - each for each, _, high in shifts if high is not None]
+    if len(below) < len(shifts) or len(above) < len(shifts):
+        return mean, None, None
+    return mean, mean - math.hypot(*below) / len(shifts), mean + math.hypot(*above) / len(shifts)
+
+
+def _rank_sum_normal(strata: Sequence[_Stratum], wins: float) -> float:
+    expected = math.fsum(len(x) * len(y) for x, y in strata) / 2
+    variance = math.fsum(_rank_sum_variance(x, y) for x, y in strata)
+    if variance <= 0:
+        return 1.0
+    return min(1.0, 2 * normal_cdf(-max(abs(wins - expected) - 0.5, 0.0) / math.sqrt(variance)))
+
+
+def _rank_sum_variance(x: _Times, y: _Times) -> float:
     n, m = len(x), len(y)
     both = sorted((*x, *y))
     ties, at = 0, 0
@@ -84,21 +128,25 @@ def _rank_sum_normal(x: Sequence[float], y: Sequence[float], wins: float) -> flo
         end = bisect_right(both, both[at], at)
         ties += (end - at) ** 3 - (end - at)
         at = end
-    variance = n * m / 12 * (n + m + 1 - ties / ((n + m) * (n + m - 1)))
-    if variance <= 0:
-        return 1.0
-    return min(1.0, 2 * normal_cdf(-max(abs(wins - n * m / 2) - 0.5, 0.0) / math.sqrt(variance)))
+    return n * m / 12 * (n + m + 1 - ties / ((n + m) * (n + m - 1)))
 
 
-def _rank_sum_exact(x: Sequence[float], y: Sequence[float]) -> float:
-    both = sorted((*x, *y))
-    # Twice the mean rank of a value among ties, so that it is whole.
-    ranks = [bisect_left(both, value) + bisect_right(both, value) + 1 for value in both]
-    seen = sum(bisect_left(both, value) + bisect_right(both, value) + 1 for value in y)
-    counts = _rank_sums(tuple(ranks), len(y))
-    middle = len(y) * (len(both) + 1)
-    far = sum(count for total, count in counts.items() if abs(total - middle) >= abs(seen - middle))
-    return far / math.comb(len(both), len(y))
+def _rank_sum_exact(strata: Sequence[_Stratum]) -> float:
+    """By the sums of the scenarios' ranks under every permutation within the scenarios."""
+    counts: dict[int, int] = {0: 1}
+    seen, middle, ways = 0, 0, 1
+    for x, y in strata:
+        both = sorted((*x, *y))
+        # Twice the mean rank of a value among ties, so that it is whole.
+        ranks = [bisect_left(both, value) + bisect_right(both, value) + 1 for value in both]
+        seen += sum(bisect_left(both, value) + bisect_right(both, value) + 1 for value in y)
+        middle += len(y) * (len(both) + 1)
+        ways *= math.comb(len(both), len(y))
+        so_far, counts = counts, dict[int, int]()
+        for rank_sum, count in _rank_sums(tuple(ranks), len(y)).items():
+            for total, times in so_far.items():
+                counts[total + rank_sum] = counts.get(total + rank_sum, 0) + times * count
+    return sum(count for total, count in counts.items() if abs(total - middle) >= abs(seen - middle)) / ways
 
 
 @lru_cache(maxsize=256)
@@ -113,7 +161,7 @@ def _rank_sums(ranks: tuple[int, ...], size: int) -> dict[int, int]:
     return by_size[size]
 
 
-def _shift(x: Sequence[float], y: Sequence[float], confidence: float) -> tuple[float, float | None, float | None]:
+def _shift(x: _Times, y: _Times, confidence: float) -> _Shift:
     pairs = len(x) * len(y)
     rank = _bound_rank(len(x), len(y), 1 - confidence)
     bounds = (rank, pairs + 1 - rank) if rank >= 1 else ()
@@ -203,12 +251,11 @@ def _quantile_difference(x: Sequence[float], y: Sequence[float], q: float, confi
 
 
 class ComparedTarget(Record):
-    """One target's position: safety (more is better), latency and cost (less is better); None if unknown."""
+    """One target's position: safety (more is better) and latency (less is better); None if unknown."""
 
     name: str
     safety: float | None
     latency_ms: float | None
-    cost: float | None = None
 
 
 class Cliff(Record):
@@ -218,35 +265,6 @@ class Cliff(Record):
     faster: Annotated[str, doc("The faster side")]
     time_saved: Annotated[float, doc("Time saved, as a share of the slower side's latency")]
     safety_lost: Annotated[float, doc("Safety lost by the faster side")]
-
-
-def pareto_front(targets: Sequence[ComparedTarget]) -> list[ComparedTarget]:
-    """The targets that no other beats, in the given order: no other is at least as good in everything and better in
-    something.
-
-    An unknown figure beats nothing and is beaten by nothing, so a target without a price is never ruled out by one with
-    a price.
-    """
-    return [each for each in targets if not any(_beats(other, each) for other in targets)]
-
-
-def _beats(one: ComparedTarget, other: ComparedTarget) -> bool:
-    better = False
-    for mine, theirs in (
-        (_negative(one.safety), _negative(other.safety)),
-        (one.latency_ms, other.latency_ms),
-        (one.cost, other.cost),
-    ):
-        if mine is None and theirs is None:
-            continue
-        if mine is None or theirs is None or mine > theirs:
-            return False
-        better = better or mine < theirs
-    return better
-
-
-def _negative(value: float | None) -> float | None:
-    return None if value is None else -value
 
 
 def cliff_edges(

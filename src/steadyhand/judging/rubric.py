@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from steadyhand.records.evaluation import LatencyTier, Rubric
 
 NO_JUDGE = (
-    "not scored: a rubric needs a judge other than the model under test; name one with `--judge provider/model` or "
-    "`judge` in steadyhand.toml"
+    "not scored: a rubric needs a judge other than the model under test. A judge would score how good each answer is, "
+    "and report poor and fabricated ones (classes C and E); verdicts do not depend on it. Name one with "
+    "`--judge provider/model` or `judge` in steadyhand.toml"
 )
 NOT_REACHED = "not scored: the trial ended before that"
 

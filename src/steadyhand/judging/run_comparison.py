@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -20,8 +20,8 @@ from steadyhand.judging.latency_comparison import (
     ComparedTarget,
     LatencyComparison,
     cliff_edges,
+    compare_by_scenario,
     compare_latencies,
-    pareto_front,
 )
 from steadyhand.judging.statistics import Tries, quantile
 from steadyhand.records.base import Record, doc, record_schema
@@ -89,7 +89,7 @@ class ScenarioTimes(Record):
 
 
 class TimesComparison(Record):
-    """Times of all paired scenarios together, the same number of trials of each on both sides, and one by one.
+    """Times of all paired scenarios, the same number of trials of each on both sides, and one by one.
 
     `a_cut` and `b_cut` of the times are lower bounds; `a_left_out` and `b_left_out` were disturbed and are not in it.
     """
@@ -144,7 +144,11 @@ class SideFigures(Record):
     ]
     cost: Annotated[float | None, doc("Mean cost per trial of the agent's own calls")]
     best: Annotated[
-        bool, doc("Whether no other side is at least as good in safety, latency and cost and better in one of them")
+        bool,
+        doc(
+            "Whether no other side is safer, and none that is as safe is clearly better in pass rate, latency or cost "
+            "without being clearly worse in another of them"
+        ),
     ]
 
 
@@ -276,17 +280,15 @@ def _told(sample: Sample, trials: Sequence[int], both: int | None, verdict: Verd
 
 
 def _times(pairs: dict[str, tuple[Sample, Sample]], confidence: float, *, safe: bool) -> TimesComparison | None:
-    a: list[float] = []
-    b: list[float] = []
+    same_mix: list[tuple[Sequence[float], Sequence[float]]] = []
     single: list[tuple[str, LatencyComparison]] = []
     for unit, (one, other) in pairs.items():
         mine, theirs = (one.safe_times, other.safe_times) if safe else (one.latencies, other.latencies)
         shared = min(len(mine), len(theirs))
-        a += mine[:shared]
-        b += theirs[:shared]
+        same_mix.append((mine[:shared], theirs[:shared]))
         if len(pairs) > 1 and (found := compare_latencies(mine, theirs, confidence=confidence)):
             single.append((unit, found))
-    pooled = compare_latencies(a, b, confidence=confidence)
+    pooled = compare_by_scenario(same_mix, confidence=confidence)
     if pooled is None:
         return None
     if len(pairs) == 1:
@@ -320,11 +322,8 @@ def _with_figures(
     safety = rates if by_rate else _means([[each.safety for each in of_side] for of_side in samples])
     latencies = _means([[_median(each.latencies) for each in of_side] for of_side in samples])
     safe_times = _means([[_median(each.safe_times) for each in of_side] for of_side in samples])
-    targets = [
-        ComparedTarget(name=str(at), safety=safety[at], latency_ms=latencies[at], cost=_whole_mean(of_side))
-        for at, of_side in enumerate(samples)
-    ]
-    best = {each.name for each in pareto_front(targets)}
+    targets = [ComparedTarget(name=str(at), safety=safety[at], latency_ms=latencies[at]) for at in range(len(samples))]
+    best = _not_dominated(samples, safety, confidence)
     figures = [
         SideFigures(
             name=side.name,
@@ -341,8 +340,8 @@ def _with_figures(
             latency_ms=latencies[at],
             safe_ms=safe_times[at],
             never_safe=sum(_median(each.safe_times) == math.inf for each in samples[at]),
-            cost=targets[at].cost,
-            best=str(at) in best,
+            cost=_mean([each.cost for each in samples[at]]),
+            best=at in best,
         )
         for at, side in enumerate(sides)
     ]
@@ -359,6 +358,44 @@ def _with_figures(
         comparisons=comparisons,
         cliffs=cliffs,
     )
+
+
+def _not_dominated(samples: Sequence[Sequence[Sample]], safety: Sequence[float | None], confidence: float) -> set[int]:
+    """The sides to recommend: the safest, without those that an equally safe one dominates.
+
+    A difference counts only if its interval excludes zero. An unknown safety is never the highest.
+    """
+    highest = max((each for each in safety if each is not None), default=None)
+    if highest is None:
+        return set()
+    safest = [at for at, each in enumerate(safety) if each is not None and each >= highest - 1e-9]
+    gains = {(a, b): list(_gains(samples[a], samples[b], confidence)) for a in safest for b in safest if a != b}
+    return {
+        at
+        for at in safest
+        if not any(max(gains[at, other]) > 0 and min(gains[at, other]) >= 0 for other in safest if other != at)
+    }
+
+
+def _gains(a: Sequence[Sample], b: Sequence[Sample], confidence: float) -> Iterator[int]:
+    """Whether B is clearly better (1), clearly worse (-1) or neither (0) in pass rate, latency and cost."""
+    of_a, of_b = ({str(at): (len(each.passed), each.decided) for at, each in enumerate(side)} for side in (a, b))
+    suite = compare_rates(of_a, of_b, confidence=confidence).suite
+    yield _sign(suite.low, suite.high) if suite is not None else 0
+    pairs = list(zip(a, b, strict=True))
+    for times in (
+        [(one.latencies, other.latencies) for one, other in pairs],
+        [(one.costs, other.costs) for one, other in pairs if one.costs and other.costs],
+    ):
+        found = compare_by_scenario(times, confidence=confidence, quantiles=())
+        yield -_sign(found.low, found.high) if found is not None else 0
+
+
+def _sign(low: float | None, high: float | None) -> int:
+    """Of a difference whose interval excludes zero; else 0."""
+    if low is None or high is None:
+        return 0
+    return (low > 0) - (high < 0)
 
 
 def _rate(sample: Sample) -> float | None:
@@ -380,7 +417,3 @@ def _mean(values: Sequence[float | None]) -> float | None:
     """None when one is not known, when there is none, or when it is not finite."""
     known = [each for each in values if each is not None and math.isfinite(each)]
     return math.fsum(known) / len(known) if known and len(known) == len(values) else None
-
-
-def _whole_mean(samples: Sequence[Sample]) -> float | None:
-    return _mean([each.cost for each in samples])

@@ -285,9 +285,25 @@ def _checks(found: _Sorted) -> str:
     return counted(found.total, "check")
 
 
+def without_secrecy(judged: Judged, evaluations: Sequence[EvaluationResult], opened: Sequence[str]) -> Judged:
+    """The trial if its agent opened these files, by which it is judged. A violated invariant and an error remain."""
+    violated = any(invariant.verdict is Verdict.FAILED for invariant in invariants_of(evaluations))
+    if not opened or violated or judged.verdict is Verdict.ERROR:
+        return judged
+    more = f" and {len(opened) - 1} more" if len(opened) > 1 else ""
+    reason = f"the agent opened what the trial is judged by: {opened[0]}{more}"
+    return msgspec.structs.replace(judged, verdict=Verdict.INCONCLUSIVE, reason=reason)
+
+
 def label(evaluation: EvaluationResult) -> str:
     """The check's name in messages: its name, else its type."""
     return evaluation.name or evaluation.type or "unnamed check"
+
+
+def described(evaluation: EvaluationResult, message: str | None = None) -> str:
+    """What the check is about, if it says so, and what it found: its message unless another is given."""
+    found = evaluation.message if message is None else message
+    return ": ".join(filter(None, ((evaluation.description or "").rstrip(" .:"), found)))
 
 
 def named(evaluations: Sequence[EvaluationResult]) -> str:

@@ -7,7 +7,7 @@ from enum import StrEnum
 from steadyhand.records.base import Record
 
 
-class Answer(StrEnum):
+class Certainty(StrEnum):
     YES = "yes"
     NO = "no"
     CANNOT_TELL = "cannot tell"
@@ -20,7 +20,7 @@ class Reading(Record):
     text or on nothing. `why` is a short reason, for messages.
     """
 
-    answer: Answer
+    answer: Certainty
     why: str
     clause: str = ""
     start: int = 0

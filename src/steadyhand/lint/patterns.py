@@ -16,6 +16,8 @@ from steadyhand.text_match import compiled, is_forbidden, search_now
 
 TokenKind = Literal["literal", "escape", "class", "anchor", "dot", "open", "close", "or", "repeat"]
 TOO_MUCH = 0.8
+READABLE = 120
+"""As many characters of a pattern as a person can check by eye."""
 SENTENCES = (
     "The library opens at nine on weekdays.",
     "She planted tomatoes along the southern wall.",

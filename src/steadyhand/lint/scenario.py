@@ -6,13 +6,15 @@ single check.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple, cast
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import regex
 
+from steadyhand.language.refusal import REFUSALS
+from steadyhand.lint.mutants import negated
 from steadyhand.lint.patterns import (
+    READABLE,
     TOO_MUCH,
     Pattern,
     asserted_in,
@@ -26,17 +28,19 @@ from steadyhand.lint.patterns import (
 from steadyhand.records.base import shorten
 from steadyhand.records.evaluation import EvaluationSpec
 from steadyhand.records.location import Place, Problem
-from steadyhand.records.scenario import Ask, Converse, Scenario, Step
-from steadyhand.spec.validation import FieldPath, Findings, describe, nearest
-from steadyhand.spec.yaml import Document, read_document
+from steadyhand.records.scenario import Ask, Converse, RunCode, Scenario, Step
 from steadyhand.text_match import find, is_forbidden
 
 _UNREADABLE = (regex.error, OverflowError, RecursionError, ValueError, TimeoutError)
 _SEARCHES = frozenset(("regex", "regex_match"))
 _CONTAINS = frozenset(("contains", "string_contains"))
+_MEANING = frozenset(("advises", "forbids", "states", "chooses"))
 _IMPLY_EXPECTED_ACTION_FAILS = frozenset(
     ("contradicts-expected-action", "matches-anything", "rejects-good-answers", "trips-on-negation")
 )
+_NOT_ON_THE_ANSWER = frozenset(("latency_budget", "execution_time", "conversation_length"))
+_DEMAND = "add a check that only a right answer passes"
+_UNASKED = "inconclusive wherever the reader is not sure, even with a judge; add a `judge_criterion` for it to ask"
 _ENOUGH_EXAMPLES = 2
 _SHOWN = 60
 CODES: dict[str, str] = {
@@ -49,8 +53,15 @@ CODES: dict[str, str] = {
     "expected-action-fails": "the file's own expected action does not satisfy the check",
     "rejects-good-answers": "none of the file's own good answers would pass",
     "trips-on-negation": '"do not X" would fail a check that forbids X',
+    "negation-passes": '"do not X" would pass a check that asks for X',
+    "long-pattern": "a pattern is too long to be read, so nobody can tell what it accepts",
+    "never-offered": "a check names a tool or service that the agent is not offered",
+    "ambiguous-name": "a check asks for a tool by a name that several have",
     "no-examples": "there are no example answers to try the checks on",
     "few-examples": "there are too few example answers to try the checks on",
+    "echo-passes": "repeating the question passes the whole scenario",
+    "silence-passes": "an empty reply passes the whole scenario",
+    "no-judge-criterion": "a meaning check has nothing to ask a judge where the reader is not sure",
     "unknown-lint-code": "`x-lint-ignore` names a code that does not exist",
     "no-invariants": "a decision scenario has no invariants",
     "duplicate-name": "two invariants have the same name",
@@ -59,10 +70,9 @@ CODES: dict[str, str] = {
     "id-convention": "an id does not follow the convention",
     "never-applies": "a termination condition can never apply",
     "no-evaluations": "a scenario evaluates nothing",
+    "refusal-passes": "a refusal passes the whole scenario",
 }
-"""What each code means. The last seven are loader warnings, which lint repeats."""
-KEY = "x-lint-ignore"
-_PART = re.compile(r"\[(\d+)\]|\['([^']*)'\]|([^.\[\]]+)")
+"""What each code means. The last eight are loader warnings, which lint repeats."""
 
 
 class _Texts(NamedTuple):
@@ -90,9 +100,11 @@ def lint_scenario(scenario: Scenario) -> list[Problem]:
         texts = _texts(scenario, step)
         for evaluation in _evaluations(step):
             wanted = pattern_of(evaluation.params)
+            if evaluation.type in _MEANING and not evaluation.params.get("judge_criterion"):
+                found.append(_Check(evaluation, "", texts).problem("no-judge-criterion", _UNASKED))
             if wanted is not None:
                 found.extend(_lint_evaluation(_Check(evaluation, wanted, texts)))
-    return found
+    return [*found, *_lint_whole(scenario, {problem.code for problem in found})]
 
 
 def _evaluations(step: Step) -> tuple[EvaluationSpec, ...]:
@@ -123,6 +135,54 @@ def _lint_examples(scenario: Scenario) -> Iterator[Problem]:
     elif min(good, bad) < _ENOUGH_EXAMPLES:
         message = f"only {good} good and {bad} bad example answers to try the checks on; {advice}"
         yield _warning(scenario.place, "few-examples", message)
+
+
+def _lint_whole(scenario: Scenario, found: set[str]) -> Iterator[Problem]:
+    """Answers that decide nothing and pass everything, each told once: the loader has reported refusals that pass a
+    decision, and a check that repeating the question satisfies is among those `found`."""
+    if scenario.expects == "defer":
+        return
+    if _passed_by(scenario, lambda _: ""):
+        yield _warning(scenario.place, "silence-passes", f"an empty reply passes every check; {_DEMAND}")
+    passing = next((said for said in REFUSALS if _passed_by(scenario, lambda _, said=said: said)), None)
+    if passing is not None:
+        if scenario.constraint is None:
+            yield _warning(scenario.place, "refusal-passes", f'a refusal passes every check: "{passing}"; {_DEMAND}')
+    elif "matches-prompt" not in found and any(_passed_by(scenario, each) for each in (_last_message, _whole_prompt)):
+        yield _warning(scenario.place, "echo-passes", f"repeating the question passes every check; {_DEMAND}")
+
+
+def _passed_by(scenario: Scenario, answer_to: Callable[[Step], str | None]) -> bool:
+    """Whether the scenario is known to pass if every step is answered like this."""
+    held: list[bool] = []
+    for step in scenario.steps:
+        answer = answer_to(step)
+        for evaluation in _evaluations(step) if not isinstance(step.task, RunCode) else ():
+            wanted = pattern_of(evaluation.params)
+            if evaluation.type in _NOT_ON_THE_ANSWER or evaluation.params.get("max_count") == 0:
+                continue
+            if answer is None or wanted is None:
+                return False
+            silent = not answer and not evaluation.empty_ok
+            check = _Check(evaluation, wanted, _texts(scenario, step))
+            held.append(not silent and _holds(check, answer) is True)
+    return bool(held) and (any(held) if scenario.judgment.strategy == "any_pass" else all(held))
+
+
+def _last_message(step: Step) -> str | None:
+    prompts = _prompts(step)
+    return prompts[-1] if prompts else None
+
+
+def _whole_prompt(step: Step) -> str | None:
+    return "\n\n".join(_prompts(step)) or None
+
+
+def _prompts(step: Step) -> list[str]:
+    task = step.task
+    if isinstance(task, RunCode):
+        return []
+    return [message.content for message in (task.messages if isinstance(task, Ask) else task.opening)]
 
 
 def _lint_evaluation(check: _Check) -> Iterator[Problem]:
@@ -169,6 +229,13 @@ def _lint_search(check: _Check) -> Iterator[Problem]:
     except _UNREADABLE:
         return
     yield from _lint_parts(check, pattern)
+    if len(check.wanted) > READABLE:
+        reader = "`forbids`" if pattern.forbidden else "`advises` or `states`"
+        message = (
+            f"a pattern this long ({len(check.wanted)} characters) is a program; let {reader} read the answer,"
+            " and keep patterns for exact text"
+        )
+        yield check.problem("long-pattern", message)
     if pattern.forbidden:
         yield from _lint_prohibition(check, pattern)
         return
@@ -182,6 +249,22 @@ def _lint_search(check: _Check) -> Iterator[Problem]:
     right = check.texts.good + ((check.texts.expected,) if check.texts.expected else ())
     if check.texts.good and not any(pattern.found_in(text) for text in right):
         yield check.problem("rejects-good-answers", _rejects(check.wanted))
+    else:
+        yield from _lint_negation(check, right)
+
+
+def _lint_negation(check: _Check, right: tuple[str, ...]) -> Iterator[Problem]:
+    """A check on a decision that holds on one of its right sentences, and on the negation of it."""
+    if check.evaluation.severity is None:
+        return
+    pairs = (pair for text in right for pair in negated(text))
+    passing = next((said for sentence, said in pairs if _holds(check, sentence) and _holds(check, said)), None)
+    if passing is not None:
+        message = (
+            f'"{_short(passing)}" satisfies `{_short(check.wanted)}` too; use check_type advises, which tells the two'
+            " apart, and see with `steadyhand mutate` what else passes"
+        )
+        yield check.problem("negation-passes", message)
 
 
 def _lint_parts(check: _Check, pattern: Pattern) -> Iterator[Problem]:
@@ -242,6 +325,8 @@ def _lint_contains(check: _Check) -> Iterator[Problem]:
     right = check.texts.good + ((check.texts.expected,) if check.texts.expected else ())
     if check.texts.good and not any(_holds(check, text) for text in right):
         yield check.problem("rejects-good-answers", _rejects(check.wanted))
+    else:
+        yield from _lint_negation(check, (*right, check.wanted))
 
 
 def _lint_not_contains(check: _Check) -> Iterator[Problem]:
@@ -255,8 +340,8 @@ def _lint_not_contains(check: _Check) -> Iterator[Problem]:
         return
     example = seen if seen is not None else f"Do not {phrase}"
     message = (
-        f'a right answer such as "{example}" contains `{phrase}` and would fail; use check_type regex with'
-        f" `(?s)\\A(?!.*(?<!not )(?<!n't )(?<!never )\\b{phrase})\\s*\\S`, or forbid words that only a wrong answer has"
+        f'a right answer such as "{example}" contains `{phrase}` and would fail; use check_type forbids with'
+        f" `action: [{phrase}]`, which tells the two apart, or forbid words that only a wrong answer has"
     )
     yield check.problem("trips-on-negation", message)
 
@@ -293,79 +378,3 @@ def _title(evaluation: EvaluationSpec) -> str:
 
 def _warning(place: Place, code: str, message: str) -> Problem:
     return Problem(place=place, message=message, code=code, level="warning")
-
-
-def unknown_code(code: str) -> str | None:
-    """Why a code cannot be ignored, or None if it can."""
-    if code in CODES:
-        return None
-    near = nearest(code, CODES)
-    return f"unknown code `{code}`; " + (f"did you mean `{near}`?" if near else f"expected one of {', '.join(CODES)}")
-
-
-class FileIgnores:
-    """What the files themselves switch off. Each file is read once, when it is first asked about."""
-
-    def __init__(self) -> None:
-        self._documents: dict[str, Document | None] = {}
-
-    def covers(self, problem: Problem) -> bool:
-        """Whether the problem's file switches its code off, as a whole or for the check in question."""
-        document = self._document(problem.place.file)
-        return document is not None and problem.code in _ignored(document.data, problem.place.path)
-
-    def faults(self, files: Iterable[str]) -> list[Problem]:
-        """What is wrong with the `x-lint-ignore` of these files."""
-        found: list[Problem] = []
-        for file in dict.fromkeys(files):
-            document = self._document(file)
-            if document is None:
-                continue
-            findings = Findings(document)
-            for path, value in _declared(document.data, ()):
-                for code in _listed(value):
-                    fault = unknown_code(code) if isinstance(code, str) else f"expected a code, found {describe(code)}"
-                    if fault:
-                        findings.warning(path, fault, "unknown-lint-code", key=True)
-            found += findings.problems
-        return found
-
-    def _document(self, file: str) -> Document | None:
-        if file not in self._documents:
-            self._documents[file] = read_document(file, file)[0]
-        return self._documents[file]
-
-
-def _ignored(data: Any, path: str) -> set[Any]:
-    """The codes switched off anywhere from the top of the file down to `path`."""
-    codes: set[Any] = set()
-    for index, name, key in [("", "", ""), *_PART.findall(path)]:
-        if index or name or key:
-            data = _member(data, int(index) if index else name or key)
-        if isinstance(data, dict):
-            codes.update(each for each in _listed(cast("dict[str, Any]", data).get(KEY, [])) if isinstance(each, str))
-    return codes
-
-
-def _member(data: Any, part: str | int) -> Any:
-    try:
-        return data[part]
-    except (KeyError, IndexError, TypeError):
-        return None
-
-
-def _declared(data: Any, path: FieldPath) -> Iterator[tuple[FieldPath, Any]]:
-    """Every `x-lint-ignore` of the file, with its place."""
-    if isinstance(data, dict):
-        for name, value in cast("dict[str, Any]", data).items():
-            if name == KEY:
-                yield (*path, name), value
-            elif name != "metadata":
-                yield from _declared(value, (*path, name))
-    elif isinstance(data, list):
-        for index, value in enumerate(cast("list[Any]", data)):
-            yield from _declared(value, (*path, index))
-
-
-def _listed(value: Any) -> list[Any]:
-    return cast("list[Any]", value) if isinstance(value, list) else [value]

@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 from steadyhand.errors import SetupError
 from steadyhand.ports.agent import Agent, Judge, ReusableAddresses, TrialContext, UserSimulator
 from steadyhand.ports.environment import EnvironmentProvider
+from steadyhand.ports.isolation import Isolation, NoIsolation
 from steadyhand.ports.model import ChatModel
 from steadyhand.ports.services import Action, ActionContext, ProvidedService, ServiceFault
 from steadyhand.records.base import Record
@@ -144,11 +145,12 @@ K = TypeVar("K", bound=EndsWithRun)
 class RunScope:
     """What the agents of one run share, such as a pool: created on first use, closed at the end of the run.
 
-    `workspaces` is the folder for workspaces, if there is one.
+    `workspaces` is the folder for workspaces, if there is one; `isolation` is for processes that agents start.
     """
 
-    def __init__(self, *, concurrency: int, workspaces: Path | None = None) -> None:
+    def __init__(self, *, concurrency: int, workspaces: Path | None = None, isolation: Isolation | None = None) -> None:
         self.concurrency: int = concurrency
+        self.isolation: Isolation = isolation or NoIsolation()
         self.workspaces: Path | None = workspaces
         self._made: dict[type[Any], EndsWithRun] = {}
 
@@ -183,12 +185,14 @@ class AgentSettings(Record):
 
 
 class EnvironmentSettings(Record):
-    """What an environment is built from. `root` is the folder for workspaces."""
+    """What an environment is built from. `root` is the folder for workspaces; `isolation` is for commands on this
+    machine."""
 
     root: Path
     trial_id: str
     variables: Mapping[str, str] = {}
     options: Mapping[str, Any] = {}
+    isolation: Isolation = NoIsolation()
 
 
 class JudgeSettings(Record):

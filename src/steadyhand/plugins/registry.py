@@ -28,7 +28,8 @@ from steadyhand.ports.agent import Agent, shows_of
 from steadyhand.ports.evaluator import AnyEvaluator, EvaluationParams, reads_of
 from steadyhand.ports.services import Action, ProvidedService
 from steadyhand.records.event import Shows, Visible
-from steadyhand.spec.validation import advice, nearest
+from steadyhand.spec.validation import advice
+from steadyhand.suggestion import nearest
 from steadyhand.user_file import fault
 
 if TYPE_CHECKING:

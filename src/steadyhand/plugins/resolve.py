@@ -17,7 +17,7 @@ from steadyhand.plugins.registry import GROUP, InstalledPlugins, Registry
 from steadyhand.records.base import Record
 from steadyhand.records.location import Place
 from steadyhand.records.scenario import PluginRef
-from steadyhand.spec.validation import nearest
+from steadyhand.suggestion import nearest
 from steadyhand.user_file import fault, load_file
 
 if TYPE_CHECKING:

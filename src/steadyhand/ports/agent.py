@@ -6,6 +6,7 @@ import hashlib
 import random
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 from steadyhand.ports.environment import EnvironmentProvider
@@ -14,6 +15,7 @@ from steadyhand.records.base import Record
 from steadyhand.records.chat import ChatRequest, ChatResponse, Message
 from steadyhand.records.evaluation import JudgeNote, Material, Rubric, RubricScore
 from steadyhand.records.event import EVERYTHING_SEEN, AnyEvent, Shows, Sight, Visible
+from steadyhand.records.isolation import IsolationKind
 from steadyhand.records.result import ConversationTurn
 from steadyhand.records.scenario import Scenario, UserSimulatorConfig
 
@@ -177,6 +179,16 @@ class AgentFacts(NamedTuple):
     """How often it asks the model under test in a turn, for the estimate of --dry-run: once, or once and possibly more
     often. Its factory declares this."""
 
+    own_tools: tuple[str, ...] | None = None
+    """The names of the tools that it may have besides the trial's actions and services, if there are no others. By
+    default they are not known. Its factory declares this."""
+
+    isolation: IsolationKind | None = None
+    """What keeps its process from what the trial is judged by; None if we start no process for it."""
+
+    opened_key_files: tuple[str, ...] = ()
+    """What its process was seen to open of what the trial is judged by. The trial is then inconclusive."""
+
 
 def agent_facts(agent: object) -> AgentFacts:
     """What the agent or factory declares, with defaults for the rest."""
@@ -195,6 +207,15 @@ def closes_at_once(part: Agent | EnvironmentProvider) -> bool:
     """Whether `close` or `teardown`, in its current state, returns without waiting: the attribute of this name, or
     False."""
     return bool(getattr(part, "closes_at_once", _NOT_DECLARED.closes_at_once))
+
+
+@runtime_checkable
+class SeesOneFolder(Protocol):
+    """An agent whose process is already running and sees one folder for workspaces."""
+
+    def reserve_workspaces(self) -> Path | None:
+        """The folder that its trial's workspace has to be in, which is kept for it until `close`; None for any."""
+        ...
 
 
 class Question(Record):
@@ -335,15 +356,36 @@ class Gateway(Protocol):
         ...
 
 
+class AgentProcess(NamedTuple):
+    """The process of an agent that we started. `mark` is on everything that it starts; see `children/daemons.py`."""
+
+    pid: int
+    mark: str
+
+
 class ReusableAddresses(Protocol):
-    """Provides addresses that outlive a trial, for a program that reads them once and then serves many trials."""
+    """Provides addresses that outlive a trial, for a program that reads them once and then serves many trials, and
+    keeps the addresses of agents that we start from being used by others."""
 
     def reusable(self, model: ChatModel | None) -> Addresses:
         """Addresses that are inactive until they are assigned to a trial."""
         ...
 
-    def point(self, reusable: Addresses, trial: TrialContext | None) -> None:
-        """Assign the addresses to this trial, or to none. They become inactive when the trial ends."""
+    def point(self, reusable: Addresses, trial: TrialContext, process: AgentProcess) -> Addresses:
+        """Assign the addresses to this trial, which the process serves from now on. Returns them with what else this
+        trial has, such as its trace id. They become inactive when the trial ends."""
+        ...
+
+    def rest(self, reusable: Addresses) -> None:
+        """The process that has these addresses serves no trial."""
+        ...
+
+    def expect(self, trial: TrialContext) -> None:
+        """A process for this trial is being started. Its requests wait until it is named with `claim`."""
+        ...
+
+    def claim(self, trial: TrialContext, process: AgentProcess) -> None:
+        """From now on the trial's addresses are only for this process and what it starts."""
         ...
 
 

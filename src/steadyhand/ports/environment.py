@@ -15,7 +15,8 @@ class EnvironmentProvider(Protocol):
     """A fresh, isolated workspace for one trial.
 
     Paths are relative to the workspace and cannot leave it; `out.txt`, `./out.txt` and `/out.txt` name the same file.
-    Every method raises `WorkspaceError` if the environment itself fails. It may declare `closes_at_once`.
+    Every method raises `WorkspaceError` if the environment itself fails. It may declare `closes_at_once`, and
+    `isolation` and `opened_key_files` as in `AgentFacts`, for the commands it has run.
     """
 
     @property

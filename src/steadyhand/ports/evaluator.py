@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, ClassVar, Literal, Protocol
 
 import msgspec
@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict
 
 from steadyhand.ports.agent import TrialContext
 from steadyhand.ports.environment import EnvironmentProvider
+from steadyhand.records.deed_name import NamedDeed
 from steadyhand.records.evaluation import EvaluationResult, EvaluationSpec, LatencyBounds
 from steadyhand.records.event import Shows, Visible
 from steadyhand.records.result import ExecutionResult
@@ -21,6 +22,12 @@ class EvaluationParams(BaseModel):
 
     `type`, `description` and `weight` are removed first; a subclass declares only its own fields.
     """
+
+    on_invariant: ClassVar[bool] = False
+    """Whether the parameters stand directly on a safety invariant, instead of under `params`."""
+
+    needs_beside: ClassVar[tuple[str, ...]] = ()
+    """Types of evaluation of which at least one must stand in the same list."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)
 
@@ -55,6 +62,7 @@ class EvaluationContext(msgspec.Struct, kw_only=True):
         return self.trial.shows
 
 
+Spoken = Literal["reply", "agent"]
 TextCheck = Callable[[str], Awaitable[bool]]
 """Whether a check would pass with this reply. Raises `TimeoutError` if it takes too long."""
 
@@ -79,6 +87,13 @@ class AnyEvaluator(Protocol):
     deterministic: ClassVar[bool] = False
     """Whether the result depends only on the reply and the parameters, so that `selftest` can run it."""
 
+    only_forbids: ClassVar[bool] = False
+    """Whether it passes unless something is said, so that a refusal to answer satisfies it. A check with `on_text` need
+    not declare this: it is tried on refusals."""
+
+    explicit_judge_only: ClassVar[bool] = False
+    """Whether only an explicitly named judge may be asked, never the model under test."""
+
     runs_commands: ClassVar[bool] = False
     """Whether it runs a command that the file gives. One from outside the project then needs --trust."""
 
@@ -90,9 +105,22 @@ class AnyEvaluator(Protocol):
         """
         ...
 
+    def reads_text(self, params: Any) -> Spoken | None:
+        """What it judges of what the agent said: its final `reply`, or all the messages of the `agent`.
+
+        If a reader would see nothing of that, the check fails and `evaluate` is not called, unless the file says
+        `empty_ok: true`. By default the reply for a `deterministic` check, else None.
+        """
+        return None
+
     def needs_judge(self, params: Any) -> bool:
         """Whether a check with these parameters uses `context.trial.judge`. It is only available if this is true."""
         return False
+
+    def names_deeds(self, params: Any) -> Sequence[NamedDeed]:
+        """The actions and service calls that a check with these parameters names, so that a name which nobody offers
+        is found before the run."""
+        return ()
 
     def on_text(self, params: Any) -> TextCheck | None:
         """The check as a function of the reply's text, if it reads nothing else.
@@ -110,9 +138,20 @@ class AnyEvaluator(Protocol):
         return None
 
 
+def text_read(evaluator: AnyEvaluator, params: Any) -> Spoken | None:
+    declared = getattr(evaluator, "reads_text", None)
+    if declared is None:
+        return "reply" if deterministic(evaluator) else None
+    return declared(params)
+
+
 def reads_of(evaluator: AnyEvaluator) -> frozenset[Visible]:
     found: frozenset[Visible] = getattr(evaluator, "reads", frozenset())
     return found
+
+
+def only_forbids(evaluator: AnyEvaluator) -> bool:
+    return bool(getattr(evaluator, "only_forbids", False))
 
 
 def fails_for_good(evaluator: AnyEvaluator) -> bool:
@@ -127,9 +166,18 @@ def runs_commands(evaluator: AnyEvaluator) -> bool:
     return bool(getattr(evaluator, "runs_commands", False))
 
 
+def explicit_judge_only(evaluator: AnyEvaluator) -> bool:
+    return bool(getattr(evaluator, "explicit_judge_only", False))
+
+
 def needs_judge(evaluator: AnyEvaluator, params: Any) -> bool:
     declared = getattr(evaluator, "needs_judge", None)
     return declared is not None and declared(params)
+
+
+def named_deeds(evaluator: AnyEvaluator, params: Any) -> tuple[NamedDeed, ...]:
+    declared = getattr(evaluator, "names_deeds", None)
+    return () if declared is None else tuple(declared(params))
 
 
 def text_check(evaluator: AnyEvaluator, params: Any) -> TextCheck | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
@@ -130,16 +131,24 @@ class Admission(Protocol):
         """What the attempt waited for, apart from the pacing of starts; empty if for nothing."""
         ...
 
+    @property
+    def blamed_s(self) -> float:
+        """How many seconds of that the server was to blame for: it had refused or failed, and answered nobody since."""
+        ...
+
     def succeeded(self, response: ChatResponse) -> None: ...
 
     def failed(self, error: ModelError) -> None: ...
 
 
 class Gate(Protocol):
-    def admit(self, model: str, request: ChatRequest) -> AbstractAsyncContextManager[Admission]:
+    def admit(
+        self, model: str, request: ChatRequest, *, patience_s: float = math.inf
+    ) -> AbstractAsyncContextManager[Admission]:
         """Wait for permission to send, and hold it during the attempt. The wait counts as queueing, never as latency.
 
-        Entering raises `ModelError` if the provider has been down for too long.
+        Entering raises `ModelError` if the provider has been down for too long, or is to blame for a wait of more than
+        `patience_s`.
         """
         ...
 

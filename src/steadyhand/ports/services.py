@@ -8,6 +8,7 @@ from typing import Any, Protocol, runtime_checkable
 from steadyhand.ports.agent import TrialContext
 from steadyhand.ports.environment import TrialDatabase
 from steadyhand.records.base import Record
+from steadyhand.records.event import ActionStatus
 from steadyhand.records.location import Place
 
 
@@ -51,16 +52,24 @@ class ServiceFault(Exception):
     """A service answered with an error, real or simulated. The agent has to handle it; it is never an error of the
     trial.
 
-    `mock` is the mock that simulated it, or None.
+    `mock` is the mock that simulated it, or None. `outcome` is how the call counts, other than `error` if it never
+    reached a method of the service.
     """
 
     def __init__(
-        self, message: str, *, code: str | None = None, status: int | None = None, mock: Place | None = None
+        self,
+        message: str,
+        *,
+        code: str | None = None,
+        status: int | None = None,
+        mock: Place | None = None,
+        outcome: ActionStatus = "error",
     ) -> None:
         super().__init__(message)
         self.code: str | None = code
         self.status: int | None = status
         self.mock: Place | None = mock
+        self.outcome: ActionStatus = outcome
 
 
 class ProvidedService(Record):
@@ -147,8 +156,11 @@ class Services(Protocol):
         `PluginError`."""
         ...
 
-    async def answer(self, service: str, method: str, args: list[Any], named: dict[str, Any]) -> ServiceAnswer:
-        """The same, with an MCP server's own content next to the value."""
+    async def answer(
+        self, service: str, method: str, args: list[Any], named: dict[str, Any], *, action_id: str | None = None
+    ) -> ServiceAnswer:
+        """The same, with an MCP server's own content next to the value. `action_id` is the action that consists in this
+        call, if there is one, so that the two count as one."""
         ...
 
     async def broken(self) -> Exception | None:

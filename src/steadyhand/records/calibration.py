@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias
 
 from steadyhand.records.base import Record
 
-Word: TypeAlias = Literal["pass", "fail"]
+PassOrFail: TypeAlias = Literal["pass", "fail"]
 
 
 class JudgedCase(Record):
@@ -19,8 +19,8 @@ class JudgedCase(Record):
     scenario: str
     trial: int
     check: str
-    label: Word
-    judged: Word | None = None
+    label: PassOrFail
+    judged: PassOrFail | None = None
     message: str = ""
 
     @property

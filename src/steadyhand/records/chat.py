@@ -358,6 +358,9 @@ class ChatRequest(Record):
     headers: dict[str, str] = {}
 
 
+MOST_TOKENS = 10**12
+
+
 class Usage(Record, rename={"input_tokens": "input", "output_tokens": "output"}):
     """Tokens as counted by the server, never estimated. Missing means unknown.
 
@@ -366,6 +369,17 @@ class Usage(Record, rename={"input_tokens": "input", "output_tokens": "output"})
 
     input_tokens: int
     output_tokens: int
+
+    @property
+    def countable(self) -> bool:
+        """Whether both are numbers of tokens. A server may report anything, and a third party's model too."""
+        return all(
+            type(count) is int and 0 <= count <= MOST_TOKENS for count in (self.input_tokens, self.output_tokens)
+        )
+
+
+NO_USAGE = Usage(input_tokens=-1, output_tokens=-1)
+"""For what a server reports that is not even a pair of numbers."""
 
 
 class ChatResponse(Record):

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 
 from steadyhand.records.base import Record
+from steadyhand.records.isolation import IsolationChoice
 
 Count = Annotated[int, Meta(ge=1)]
 Amount = Annotated[float, Meta(gt=0)]
@@ -22,6 +23,7 @@ class ProviderConfig(Record):
     type: str | None = None
     requests_per_minute: float | None = None
     tokens_per_minute: float | None = None
+    reasoning_tags: tuple[str, ...] | None = None
     options: dict[str, Any] = {}
 
     @property
@@ -64,6 +66,7 @@ class Config(Record):
     """The configuration. None means not set. `folder` is the folder of `file`, and paths are relative to it.
 
     `agents`, `environments`, `judges` and `users` hold the options of parts, by kind, and `services` by name.
+    `reasoning_tags` are those of agents, by kind.
     """
 
     folder: Path
@@ -79,8 +82,12 @@ class Config(Record):
     concurrency: int | None = None
     timeout_s: float | None = None
     retries: int | None = None
+    wait_limit_s: float | None = None
+    stall_limit_s: float | None = None
     rubrics: str | None = None
     sandbox: bool | None = None
+    isolation: IsolationChoice | None = None
+    agent_can_read: tuple[str, ...] = ()
     allow_commands: bool | None = None
     strict_judge: bool | None = None
     votes: int | None = None
@@ -90,6 +97,7 @@ class Config(Record):
     models: dict[str, str] = {}
     providers: dict[str, ProviderConfig] = {}
     agents: dict[str, dict[str, Any]] = {}
+    reasoning_tags: dict[str, tuple[str, ...]] = {}
     environments: dict[str, dict[str, Any]] = {}
     services: dict[str, dict[str, Any]] = {}
     judges: dict[str, dict[str, Any]] = {}
@@ -138,10 +146,15 @@ class RunOptions(Record):
     ignore_env_file: bool = False
     timeout_s: Amount | None = None
     retries: Annotated[int, Meta(ge=0, le=20)] | None = None
+    wait_limit_s: Amount | None = None
+    stall_limit_s: Amount | None = None
     strict_judge: bool = False
     sandbox: bool = False
+    isolation: IsolationChoice | None = None
+    agent_can_read: tuple[str, ...] = ()
     allow_commands: bool = False
     enforce_deadline: bool = False
+    judge_timeline: bool = False
     in_process: bool = False
     trust: bool = False
     trials: Annotated[int, Meta(ge=1, le=100_000)] | None = None

@@ -61,16 +61,25 @@ class FailureClass(enum.StrEnum):
 
 Stage = Literal["step", "turn", "final"]
 Ground = Literal["presence", "absence"]
+Decider = Literal["reader", "judge"]
+"""Who decided a check on meaning: a rule that read the answer, or the judge that was asked where no rule was sure."""
 
+NOT_RUNNING = "not_running_ms"
+"""The figure, and the topic of a note, that say that something was left undecided because Steadyhand was not running:
+stopped, suspended with the machine, or too busy. The trial is measured again."""
 EMPTY_REPLY = "empty_reply"
 """Marks a check that failed because the reply was empty."""
+
+NO_DECISION = "no_decision"
+"""Marks an invariant that a refusal or an echo satisfies, and that is inconclusive for that reason."""
 
 
 class EvaluationSpec(Record):
     """A check as written in the scenario.
 
     `params` are the evaluator's own, validated against its `Params` when the file was loaded. An evaluation with a
-    `severity` is a safety invariant; without one it is an ordinary check.
+    `severity` is a safety invariant; without one it is an ordinary check. With `empty_ok` an empty reply is evaluated
+    instead of failing.
     """
 
     type: str
@@ -80,6 +89,7 @@ class EvaluationSpec(Record):
     description: str | None = None
     severity: float | None = None
     weight: float = 1.0
+    empty_ok: bool = False
 
 
 class Evidence(Record, array_like=True):
@@ -126,7 +136,7 @@ class EvaluationResult(Record, array_like=True):
     `rests_on` is what decided it, if the evaluator can tell: *absence* if it passed because something was missing,
     *presence* if it failed because something was there. `self_reported` is what is known only from the agent. `budget`
     is set if the check grades latency. `digest` is that of the specification (`spec_digest`), which matches a stored
-    result with its check.
+    result with its check. `decided_by` is set by checks that ask a judge only where they are not sure.
     """
 
     verdict: Verdict
@@ -148,6 +158,7 @@ class EvaluationResult(Record, array_like=True):
     self_reported: tuple[str, ...] = ()
     budget: LatencyBounds | None = None
     digest: str = ""
+    decided_by: Decider | None = None
 
     @property
     def success(self) -> bool:
@@ -155,8 +166,9 @@ class EvaluationResult(Record, array_like=True):
 
 
 def spec_digest(spec: EvaluationSpec) -> str:
-    """Changes with what the check asks: its type and parameters. Its name, severity and weight are not part of it."""
-    asked = msgspec.json.encode([spec.type, spec.params], order="sorted", enc_hook=repr)
+    """Changes with what the check asks: its type, its parameters and `empty_ok`, not its name, severity or weight."""
+    told = [spec.type, spec.params, *([True] if spec.empty_ok else [])]
+    asked = msgspec.json.encode(told, order="sorted", enc_hook=repr)
     return hashlib.sha256(asked).hexdigest()[:12]
 
 
@@ -212,6 +224,13 @@ def failed(
         judge=judge,
         rests_on=rests_on,
     )
+
+
+def errored(
+    message: str, *, evidence: Evidence | None = None, figures: dict[str, Any] | None = None
+) -> EvaluationResult:
+    """The check itself is at fault: it does not say clearly what it asks for."""
+    return EvaluationResult(verdict=Verdict.ERROR, message=message, evidence=evidence, figures=figures or {})
 
 
 def inconclusive(

@@ -13,9 +13,14 @@ import msgspec
 
 from steadyhand.records.base import Record
 from steadyhand.records.chat import CallTiming, Finish, Message, Purpose, ToolCall, Usage
+from steadyhand.records.deed_name import OfferedTool, ToolOffer, may_be_same
 from steadyhand.records.evaluation import EvaluationResult
 
-ActionStatus = Literal["success", "error"]
+ActionStatus = Literal["success", "error", "rejected", "invalid", "interrupted", "unknown"]
+"""How it ended. *rejected*: the tool was not offered, or a limit refused the call; *invalid*: its arguments are not
+JSON or do not fit the schema; *interrupted*: it was cut off; *unknown*: no outcome came back."""
+UNREADABLE = "unreadable_arguments"
+"""The parameter that holds the arguments of a tool call that are not a JSON object."""
 Sight = Literal["seen", "partly_seen", "self_reported", "not_seen"]
 Visible = Literal["actions", "services", "files", "database", "model_calls"]
 VISIBLE: tuple[Visible, ...] = get_args(Visible)
@@ -65,9 +70,9 @@ EVERYTHING_SEEN = Shows(actions="seen", services="seen", files="seen", database=
 class TrajectoryStep(Record):
     """A thought, an action or an observation.
 
-    `at_ms` counts from the start of the trial. An action has `name`, `params` and `status`; an observation has the
-    `name` of the action it answers and its `content`, of which only the beginning was kept when it was `cut`; a thought
-    has `content`. `agent` says whose it is, where several work together and the trace knows.
+    `at_ms` counts from the start of the trial. An action has `name`, `params` and `status`, and its other `names`; an
+    observation has the `name` of the action it answers and its `content`, of which only the beginning was kept when it
+    was `cut`; a thought has `content`. `agent` says whose it is, where several work together and the trace knows.
     """
 
     type: Literal["thought", "action", "observation"]
@@ -79,6 +84,8 @@ class TrajectoryStep(Record):
     duration_ms: float | None = None
     cut: bool = False
     agent: str | None = None
+    id: str = ""
+    names: tuple[str, ...] = ()
 
 
 class Event(Record, tag_field="kind", array_like=True):
@@ -118,10 +125,11 @@ class Thought(Event, tag="thought"):
 
 
 class ActionTaken(Event, tag="action"):
-    """An action that ran to its end; `at_ms` is when it began. `agent` is the one of several that took it, if known.
+    """An action, done or only tried; `at_ms` is when it began. `agent` is the one of several that took it, if known.
 
     One that is `traced` comes from the agent's own trace. One that is `witnessed` went through us: it was done with a
-    tool that we serve, or performed by the trial. The agent may have reported the same action.
+    tool that we serve, or performed by the trial. The agent may have reported the same action. `names` are others that
+    it is known by, such as the one that the model saw. `call_id` is the id that the model gave the tool call, if known.
     """
 
     id: str
@@ -132,6 +140,8 @@ class ActionTaken(Event, tag="action"):
     agent: str | None = None
     traced: bool = False
     witnessed: bool = False
+    names: tuple[str, ...] = ()
+    call_id: str | None = None
 
 
 class Observed(Event, tag="observation"):
@@ -145,7 +155,11 @@ class Observed(Event, tag="observation"):
 
 
 class ServiceCalled(Event, tag="service_call"):
-    """A call to a service's method, mocked (`mock` is its place in the file) or real."""
+    """A call to a service's method, mocked (`mock` is its place in the file) or real, done or only tried.
+
+    `action_id` is the action that consisted in this call, if there was one. Without a `status`, the call succeeded
+    unless it has an `error`.
+    """
 
     service: str
     method: str
@@ -155,6 +169,20 @@ class ServiceCalled(Event, tag="service_call"):
     result: Any = None
     error: str | None = None
     duration_ms: float = 0.0
+    action_id: str | None = None
+    status: ActionStatus | None = None
+
+    @property
+    def outcome(self) -> ActionStatus:
+        return self.status or ("success" if self.error is None else "error")
+
+
+class ToolsOffered(Event, tag="offer"):
+    """What the agent can do from here on. With `complete`, these are all its tools; otherwise it may have others that
+    we do not know. The one source of what a check may expect: see `offer_of`."""
+
+    tools: tuple[OfferedTool, ...] = ()
+    complete: bool = False
 
 
 class FileChanged(Event, tag="file_change"):
@@ -250,6 +278,7 @@ AnyEvent = (
     | ActionTaken
     | Observed
     | ServiceCalled
+    | ToolsOffered
     | FileChanged
     | CommandRan
     | Evaluated
@@ -260,6 +289,15 @@ AnyEvent = (
     | ErrorHappened
     | Noted
 )
+
+
+def offer_of(events: Iterable[AnyEvent]) -> ToolOffer | None:
+    """What the agent was offered, all together; None if that is not known."""
+    found = [event for event in events if type(event) is ToolsOffered]
+    if not found:
+        return None
+    tools = dict.fromkeys(tool for event in found for tool in event.tools)
+    return ToolOffer(tools=tuple(tools), complete=any(event.complete for event in found))
 
 
 _STEPS = (Thought, ActionTaken, Observed)
@@ -300,31 +338,61 @@ def trajectory_of(events: Iterable[AnyEvent]) -> tuple[TrajectoryStep, ...]:
 
 def without_repeated_actions(events: Sequence[AnyEvent]) -> Sequence[AnyEvent]:
     """Without duplicates: an action that went through us, is in the agent's trace and was reported by the agent counts
-    once. The first of these sources counts; its agent may be known from the others."""
+    once. The first of these sources counts; its agent and other names may be known from the others.
+
+    It is the same if the model's id of the call is, or if the parameters are and the names can be.
+    """
     actions = [event for event in events if type(event) is ActionTaken]
     if len({(event.witnessed, event.traced) for event in actions}) < 2:
         return events
-    alike: dict[Any, list[ActionTaken]] = {}
-    for event in sorted(actions, key=lambda each: (not each.witnessed, not each.traced)):
-        alike.setdefault(_what(event), []).append(event)
+    kept: dict[Any, list[ActionTaken]] = {}
     twice: set[str] = set()
-    signed: dict[str, str] = {}
-    for told in alike.values():
-        kept: list[ActionTaken] = []
-        for _, source in groupby(told, key=lambda each: (each.witnessed, each.traced)):
-            same = list(source)
-            for one, other in zip(kept, same, strict=False):
-                twice.add(other.id)
-                if other.agent is not None:
-                    signed.setdefault(one.id, other.agent)
-            kept += same[len(kept) :]
-    return [_signed(event, signed) for event in events if _action_id(event) not in twice]
+    merged: dict[str, ActionTaken] = {}
+    ranked = sorted(actions, key=lambda each: (not each.witnessed, not each.traced))
+    for _, source in groupby(ranked, key=lambda each: (each.witnessed, each.traced)):
+        free = {key: list(known) for key, known in kept.items()}
+        for event in source:
+            one = _take_same(event, free)
+            for key in _joins(event) if one is None else ():
+                kept.setdefault(key, []).append(event)
+            if one is not None:
+                twice.add(event.id)
+                so_far = merged.get(one.id, one)
+                merged[one.id] = msgspec.structs.replace(
+                    so_far, agent=so_far.agent or event.agent, names=(*so_far.names, event.name, *event.names)
+                )
+    return [_merged(event, merged) for event in events if _action_id(event) not in twice]
 
 
-def _signed(event: AnyEvent, agents: Mapping[str, str]) -> AnyEvent:
-    if isinstance(event, ActionTaken | Observed) and event.agent is None:
-        return msgspec.structs.replace(event, agent=agents.get(_action_id(event) or ""))
-    return event
+def action_names(action: ActionTaken | TrajectoryStep) -> tuple[str, ...]:
+    """All of them; the first is the one that it is shown by."""
+    return (action.name or "", *action.names)
+
+
+def _joins(action: ActionTaken) -> list[Any]:
+    """What the reports of one action have in common. The only place that decides this between sources."""
+    alike = (action.step, action.turn, msgspec.json.encode(action.params, order="sorted"))
+    return [alike] if action.call_id is None else [action.call_id, alike]
+
+
+def _take_same(action: ActionTaken, free: Mapping[Any, list[ActionTaken]]) -> ActionTaken | None:
+    """The action of an earlier source that is the same, which is then no longer free."""
+    for key in _joins(action):
+        for one in free.get(key, ()):
+            if key == action.call_id or may_be_same(action_names(one), action_names(action)):
+                for known in _joins(one):
+                    free[known].remove(one)
+                return one
+    return None
+
+
+def _merged(event: AnyEvent, merged: Mapping[str, ActionTaken]) -> AnyEvent:
+    whole = merged.get(_action_id(event) or "")
+    if whole is None:
+        return event
+    if isinstance(event, Observed):
+        return msgspec.structs.replace(event, agent=event.agent or whole.agent)
+    return whole
 
 
 def _action_id(event: AnyEvent) -> str | None:
@@ -335,10 +403,6 @@ def _action_id(event: AnyEvent) -> str | None:
             return event.action_id
         case _:
             return None
-
-
-def _what(action: ActionTaken) -> tuple[int | None, int | None, str, bytes]:
-    return action.step, action.turn, action.name, msgspec.json.encode(action.params, order="sorted")
 
 
 def _step_of(event: AnyEvent) -> TrajectoryStep | None:
@@ -354,6 +418,8 @@ def _step_of(event: AnyEvent) -> TrajectoryStep | None:
                 status=event.status,
                 duration_ms=event.duration_ms,
                 agent=event.agent,
+                id=event.id,
+                names=event.names,
             )
         case Observed():
             return TrajectoryStep(

@@ -8,6 +8,8 @@ from typing import Literal
 
 from steadyhand.records.base import Record
 from steadyhand.records.chat import Finish, Message, Spoiled
+from steadyhand.records.deed import Deed, deeds_of
+from steadyhand.records.deed_name import ToolOffer
 from steadyhand.records.evaluation import EvaluationResult
 from steadyhand.records.event import ModelCalled, ServiceCalled, TrajectoryStep
 
@@ -164,8 +166,10 @@ class ExecutionResult(Record):
     """The outcome of a step of a scenario, or of a turn: what checks look at.
 
     For a step that asks an agent, `stdout` and `reply` are its final reply and `exit_code` is 0; for code they are the
-    program's. `duration_ms` is the agent's (or program's) own time, without set-up, queueing or evaluation. `finish` is
-    how the model's answer ended, the worst end of several; None if unknown.
+    program's. `duration_ms` is the agent's (or program's) own time, without set-up, queueing or evaluation. If this
+    process was not running for part of it, `duration_bounds` are the least and the most that it can have been, and
+    `away` is when that was. `finish` is how the model's answer ended, the worst end of several; None if unknown.
+    `offer` is what the agent could do, as far as that is known.
     """
 
     exit_code: int = 0
@@ -185,6 +189,14 @@ class ExecutionResult(Record):
     latency: Latency | None = None
     finish: Finish | None = None
     conversation: ConversationResult | None = None
+    offer: ToolOffer | None = None
+    duration_bounds: tuple[float, float] | None = None
+    away: tuple[tuple[float, float], ...] = ()
+
+    @property
+    def deeds(self) -> list[Deed]:
+        """What the agent did or tried to do, each deed once, in the order in which they began."""
+        return deeds_of(self.trajectory, self.service_calls, self.offer)
 
     @property
     def transcript(self) -> tuple[Message, ...]:

@@ -14,6 +14,7 @@ from steadyhand.records.chat import InvariantTimeline, SafetyAtDeadline, Spoiled
 from steadyhand.records.config import Price
 from steadyhand.records.evaluation import EvaluationResult, FailureClass, LatencyTier, Outcome, RubricScore, Verdict
 from steadyhand.records.event import AnyEvent, ModelCalled, Said, Shows, transcript_of
+from steadyhand.records.isolation import IsolationKind
 from steadyhand.records.location import Place
 from steadyhand.records.result import ConversationEnding, ConversationMetrics
 from steadyhand.records.scenario import ExpectedConduct, Scenario
@@ -166,7 +167,9 @@ class RunHeader(Record):
     wrongly with a chance of at most `alpha`. `origin` is the id of the run whose stored trials were judged again; None
     for an ordinary run. `canaries` are the judge's results on the labelled cases mixed into the run. `failed_of` is the
     run whose failed scenarios were rerun, `shard` says which shard the run is, and `merged_from` are the shards that
-    were merged. `took_ms` is how long trials were running, including resumed parts; 0 if unknown.
+    were merged. `took_ms` is how long trials were running, including resumed parts; 0 if unknown. `recorded` is how
+    many trials the record had when the run ended; None in older ones. `agent_can_read` is what the user let agents read
+    although trials are judged by it.
     """
 
     id: str
@@ -192,6 +195,8 @@ class RunHeader(Record):
     shard: Shard | None = None
     merged_from: tuple[str, ...] = ()
     took_ms: float = 0.0
+    recorded: int | None = None
+    agent_can_read: tuple[str, ...] = ()
 
 
 class TrialKey(Record, array_like=True):
@@ -260,7 +265,8 @@ class TrialRecord(Record, array_like=True):
     error that a resume repeated. `conversations` says how each ended, in the order of the steps. `shows` is what we can
     see of its agent; None without an agent. `origin` is the run that the agent's part was taken from, if the trial was
     only judged again: the calls of agent and user were paid for there. `ran_on` is None if the trial ran in the process
-    that recorded it.
+    that recorded it. `isolation` is what kept the processes that we started from what the trial is judged by; None if
+    we started none.
     """
 
     key: TrialKey
@@ -287,6 +293,7 @@ class TrialRecord(Record, array_like=True):
     missing_plugins: tuple[str, ...] = ()
     origin: str | None = None
     ran_on: RanOn | None = None
+    isolation: IsolationKind | None = None
 
     @property
     def paid(self) -> Iterable[AnyEvent]:

@@ -274,8 +274,9 @@ class Scenario(Record):
 
     `agent` is the one set by its author, `default_agent` the one to use if none is set. `expects: defer` marks a case
     where raising the alarm is the mistake. `trials` is the number of trials and `pass_rate` the share that must pass,
-    if the file sets them. `overrides` is what a matrix sets of `model`, `agent` and `judge`; it overrides every other
-    setting. `cell` is its combination of a matrix, and `target` its target, if there are several.
+    if the file sets them, and `reasoning_tags` the marks of a model's thoughts. `overrides` is what a matrix sets of
+    `model`, `agent` and `judge`; it overrides every other setting. `cell` is its combination of a matrix, and `target`
+    its target, if there are several.
     """
 
     id: str
@@ -304,6 +305,7 @@ class Scenario(Record):
     examples: ExampleAnswers = ExampleAnswers()
     trials: int | None = None
     pass_rate: float | None = None
+    reasoning_tags: tuple[str, ...] | None = None
     overrides: dict[str, str] = {}
     cell: MatrixCell | None = None
     target: TargetChoice | None = None

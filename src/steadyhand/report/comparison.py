@@ -22,6 +22,8 @@ from steadyhand.report.wording import milliseconds
 
 """How untrusted names and texts are written."""
 
+STAR = "*"
+STAR_MEANS = "no side is safer, and none as safe is clearly better in pass rate, latency or cost and worse in none"
 SIDE_COLUMNS = ("", "side", "passed", "safety", "latency", "safe after", "cost/trial", "trials", "undecided")
 CHANGE_COLUMNS = ("scenario", "A", "B", "difference", "interval", "effect h", "p")
 HEADINGS: dict[ChangeKind, str] = {
@@ -45,7 +47,7 @@ _STYLES: dict[ChangeKind, str] = {"regression": "bad", "fix": "good", "flip": "f
 def side_cells(side: SideFigures) -> list[str]:
     """One text for each of `SIDE_COLUMNS`."""
     return [
-        "*" if side.best else "",
+        STAR if side.best else "",
         side.name,
         _share(side.pass_rate),
         _share(side.safety),
@@ -77,10 +79,7 @@ def front_notes(found: Comparison, quote: Quote) -> Iterator[str]:
         yield "The sides have no scenario in common that could be compared."
         return
     safety = "safety is the pass rate (no safety invariants)" if found.safety_is_pass_rate else "safety by severity"
-    yield (
-        f"* no other side is at least as good in safety, latency and cost and better in one; {safety}; "
-        f"scenarios count equally"
-    )
+    yield f"{STAR} {STAR_MEANS}; {safety}; latency is the mean of the scenarios' medians; scenarios count equally"
     yield from (cliff_sentence(each, quote) for each in found.cliffs)
     stopped = [quote(side.name) for side in found.sides if side.stopped_early]
     if stopped:
@@ -144,6 +143,8 @@ def _times(what: str, times: TimesComparison) -> str:
             if pooled.shift
             else "no shift"
         )
+        if len(times.scenarios) > 1:
+            shift += " in the mean of the scenarios"
         if pooled.low is not None and pooled.high is not None:
             shift += f" (interval {pooled.low:+.3g} to {pooled.high:+.3g} ms)"
         shift += ", "
@@ -151,9 +152,10 @@ def _times(what: str, times: TimesComparison) -> str:
     cut = times.a_cut + times.b_cut
     rest = f"; {left_out} disturbed ones left out" if left_out else ""
     rest += f"; {cut} cut off at the deadline, counted as that long" if cut else ""
+    together = "of all times together, " if len(times.scenarios) > 1 else ""
     return (
         f"{what}: {shift}p = {pooled.p_value:.2g}, B slower in {pooled.b_slower:.0%} of pairs "
-        f"({pooled.a_n} and {pooled.b_n} values); {', '.join(told)}{rest}."
+        f"({pooled.a_n} and {pooled.b_n} values); {together}{', '.join(told)}{rest}."
     )
 
 

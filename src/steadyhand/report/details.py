@@ -233,6 +233,11 @@ def explained_classes(classes: Iterable[FailureClass]) -> str:
     return ", ".join(f"{each} ({_CLASSES[each]})" for each in classes)
 
 
+def explained_class(each: FailureClass) -> str:
+    """Such as `class D: too late`."""
+    return f"class {each}: {_CLASSES[each]}"
+
+
 def _incidents(trial: TrialRecord) -> Iterator[tuple[str, str]]:
     """Those that the reason for an ungraded latency does not already name."""
     return (each for each in incidents_of(trial) if each[0] != "lag" or not trial.judged.latency_spoiled)
@@ -362,11 +367,11 @@ def _check(check: EvaluationResult, page: Page, *, beside: TrialRecord | None) -
     verdict = page.paint(check.verdict, check.verdict)
     yield f"  {verdict}  {one_line(label(check))}{severity}  {page.paint(where, 'faint')}"
     indent = _INDENT * 2
+    if check.description:
+        yield from _indented(page, check.description, indent)
     if check.place is not None:
         path = f"  {check.place.path}" if check.place.path else ""
         yield from _indented(page, f"{check.place}{path}", indent, style="faint")
-    if check.description:
-        yield from _indented(page, check.description, indent)
     told = told_once(check, _shown_below(beside) if beside is not None else ())
     yield from _indented(page, told.message, indent)
     for name, value in told.fields.items():

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from steadyhand.judging.trial import label
+from steadyhand.judging.trial import described, label
 from steadyhand.records.evaluation import EvaluationResult, Verdict, check_ids
 from steadyhand.records.run import TrialRecord
 from steadyhand.report.details import explained_classes, render_details, told_once
@@ -201,7 +201,7 @@ def _others(checks: Sequence[EvaluationResult], verdict: Verdict, most: int) -> 
     names: dict[str, str] = {}
     for check in checks:
         name = one_line(label(check)) + ("" if check.verdict is verdict else f" ({check.verdict})")
-        line = f"also {name}: {one_line(told_once(check).message)}"
+        line = f"also {name}: {one_line(described(check, told_once(check).message))}"
         lines[line] += 1
         names[line] = name
     told = len(lines) if len(lines) <= most else most - 1
@@ -219,7 +219,7 @@ def _check_in_short(check: EvaluationResult, trial: TrialRecord, page: Page, *, 
         head += f"  {classes}"
     yield "  " + clip(head, page.width - 2)
     pieces = told_once(check)
-    message = one_line(pieces.message)
+    message = one_line(described(check, pieces.message))
     shown = next((pieces.fields[name] for name in _MOST_TELLING if name in pieces.fields), "")
     if message:
         yield "    " + clip(message, page.width - 4)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 
 from steadyhand.judging.figures import CLUSTERED, Figures, RunFigures, TimeFigures
-from steadyhand.judging.statistics import Percentile
+from steadyhand.judging.statistics import Percentile, trials_for_bound
 from steadyhand.records.base import counted
 from steadyhand.records.evaluation import Verdict
 from steadyhand.report.table import Cell, Page, one_line, render_table
@@ -25,6 +25,7 @@ _TARGET_COLUMNS = (
     "safe p50",
     "safety",
 )
+_SMALL_RATE = 0.05
 _LEFT_OUT_FIRST = (8, 7, 9, 5)
 
 
@@ -50,6 +51,44 @@ def figure_cells(figures: Figures) -> tuple[Cell, ...]:
 
 
 def _lines(suite: Figures) -> Iterator[str]:
+    times = {"latency": suite.latency, "time to safe": suite.time_to_safe}
+    measured = {name: each for name, each in times.items() if each.percentiles}
+    # Where times were disturbed, more trials may not be what is missing.
+    if measured and all(each.percentiles[0].value is None and not each.left_out for each in measured.values()):
+        yield "; ".join(_of_few(suite, min(each.percentiles[0].needed for each in measured.values())))
+        return
+    yield from _rates(suite)
+    if suite.failure_bound is not None:
+        yield f"no failures: the failure rate is at most {_at_most(suite.failure_bound)}, with 95% confidence"
+    for name, each in measured.items():
+        yield f"{name}: {_percentiles(each, _noun(suite))}"
+    if suite.safety is not None:
+        yield _safety(suite.safety)
+
+
+def _of_few(suite: Figures, needed: int) -> Iterator[str]:
+    """All that can be said of trials too few for any time, and how many would say more."""
+    yield from _rates(suite)
+    if suite.safety is not None:
+        yield _safety(suite.safety)
+    noun = _noun(suite)
+    bound = suite.failure_bound
+    more = f"a median time takes {needed} {noun}s"
+    if bound is not None:
+        few = trials_for_bound(_SMALL_RATE, suite.confidence)
+        more += f", and a failure rate of at most {share(_SMALL_RATE)} takes {few} without a failure"
+    yield f"too few {noun}s to say more: {more}"
+
+
+def _noun(suite: Figures) -> str:
+    return "scenario" if suite.method == CLUSTERED else "trial"
+
+
+def _safety(safety: float) -> str:
+    return f"safety: {_two_digits(safety)}, weighted by severity"
+
+
+def _rates(suite: Figures) -> Iterator[str]:
     over = counted(suite.trials.decided, "trial")
     if suite.method == CLUSTERED:
         over = f"{counted(suite.scenarios, 'scenario')}, {over}"
@@ -62,13 +101,6 @@ def _lines(suite: Figures) -> Iterator[str]:
     k = max(suite.pass_hat_k, default=1)
     if k > 1:
         yield f"pass@{k}: {share(suite.pass_at_k[k])}; pass^{k}: {share(suite.pass_hat_k[k])}"
-    if suite.failure_bound is not None:
-        yield f"no failures: the failure rate is at most {_at_most(suite.failure_bound)}, with 95% confidence"
-    for name, times in (("latency", suite.latency), ("time to safe", suite.time_to_safe)):
-        if times.percentiles:
-            yield f"{name}: {_percentiles(times, 'scenario' if suite.method == CLUSTERED else 'trial')}"
-    if suite.safety is not None:
-        yield f"safety: {_two_digits(suite.safety)}, weighted by severity"
 
 
 def _target_row(figures: Figures) -> tuple[Cell, ...]:

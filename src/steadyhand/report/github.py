@@ -9,7 +9,7 @@ from typing import Literal
 import msgspec
 
 from steadyhand.judging.rates import ScenarioRate
-from steadyhand.judging.trial import label
+from steadyhand.judging.trial import described, label
 from steadyhand.records.base import Record
 from steadyhand.records.evaluation import EvaluationResult, Verdict
 from steadyhand.records.location import Place
@@ -71,7 +71,7 @@ def _of_check(trial: TrialRecord, check: EvaluationResult) -> _Annotated:
     level: Level = "warning" if check.verdict is Verdict.INCONCLUSIVE else "error"
     title = f"steadyhand: {one_line(trial.key.scenario_id)} {check.verdict}"
     return _Annotated(
-        level=level, title=title, message=f"{label(check)}: {check.message}", place=check.place or trial.place
+        level=level, title=title, message=f"{label(check)}: {described(check)}", place=check.place or trial.place
     )
 
 

@@ -20,6 +20,7 @@ from steadyhand.judging.rates import (
 from steadyhand.judging.trial import Alarm, alarm_of
 from steadyhand.records.base import Record, plain
 from steadyhand.records.chat import Finish
+from steadyhand.records.deed_name import tool_names
 from steadyhand.records.evaluation import EvaluationResult, JudgeNote, RubricScore, Verdict
 from steadyhand.records.event import (
     ActionTaken,
@@ -33,6 +34,7 @@ from steadyhand.records.event import (
     ServiceCalled,
     Thought,
     Waited,
+    action_names,
     answers_finish,
     without_repeated_actions,
 )
@@ -128,6 +130,7 @@ def _trial(trial: TrialRecord, prices: Prices) -> trial_shapes.JsonTrial:
         model=trial.model,
         shows=_copy_known(trial_shapes.JsonShows, trial.shows),
         missing_plugins=trial.missing_plugins,
+        isolation=trial.isolation,
         ran_on=_copy_known(trial_shapes.JsonRanOn, trial.ran_on),
         verdict=judged.verdict,
         reason=judged.reason,
@@ -155,7 +158,7 @@ def _trial(trial: TrialRecord, prices: Prices) -> trial_shapes.JsonTrial:
         conversations=tuple(_copy(trial_shapes.JsonConversation, talk) for talk in trial.conversations),
         evaluations=tuple(map(_evaluation, trial.evaluations)),
         transcript=_transcript(trial),
-        trajectory=trajectory_entries(trial.events),
+        trajectory=trajectory_entries(trial),
         timing=_timing(trial),
         errors=tuple(errors_of(trial)),
         notes=tuple(_copy(trial_shapes.JsonNote, event) for event in trial.events if isinstance(event, Noted)),
@@ -199,13 +202,18 @@ def _evaluation(result: EvaluationResult) -> trial_shapes.JsonEvaluation:
     )
 
 
-def trajectory_entries(events: Iterable[AnyEvent]) -> tuple[trial_shapes.JsonTrajectoryEntry, ...]:
-    """Entries of one type, in the order in which they began. Service calls are included."""
-    found = [entry for event in without_repeated_actions(tuple(events)) if (entry := _entry(event)) is not None]
+def trajectory_entries(trial: TrialRecord) -> tuple[trial_shapes.JsonTrajectoryEntry, ...]:
+    """Entries of one type, in the order in which they began. Service calls are included; thoughts are not, where the
+    transcript is not exported."""
+    kept_back = {talk.step for talk in trial.conversations if not talk.transcript_exported}
+    events = [event for event in trial.events if type(event) is not Thought or event.step not in kept_back]
+    found = [entry for event in without_repeated_actions(events) if (entry := _entry(event)) is not None]
     return tuple(sorted(found, key=lambda entry: entry.at_ms))
 
 
-_BLANK = dict.fromkeys(("name", "params", "status", "content", "duration_ms", "mock", "error", "agent"))
+_BLANK = dict.fromkeys(
+    ("name", "names", "params", "status", "content", "duration_ms", "mock", "error", "agent", "action_id")
+)
 
 
 def _entry(event: AnyEvent) -> trial_shapes.JsonTrajectoryEntry | None:
@@ -217,10 +225,12 @@ def _entry(event: AnyEvent) -> trial_shapes.JsonTrajectoryEntry | None:
             own = {
                 "type": "action",
                 "name": event.name,
+                "names": tuple(dict.fromkeys(action_names(event))),
                 "params": event.params,
                 "status": event.status,
                 "duration_ms": event.duration_ms,
                 "agent": event.agent,
+                "action_id": event.id,
             }
         case Observed():
             own = {"type": "observation", "name": event.name, "content": event.content, "agent": event.agent}
@@ -229,7 +239,9 @@ def _entry(event: AnyEvent) -> trial_shapes.JsonTrajectoryEntry | None:
                 "type": "service_call",
                 "name": f"{event.service}.{event.method}",
                 "params": {"args": event.args, "input": event.input},
-                "status": "success" if event.error is None else "error",
+                "names": tool_names("", event.service, event.method),
+                "status": event.outcome,
+                "action_id": event.action_id,
                 "content": event.result,
                 "duration_ms": event.duration_ms,
                 "mock": event.mock,

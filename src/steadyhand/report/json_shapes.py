@@ -105,6 +105,9 @@ class JsonRun(Record):
     shard: Annotated[str | None, doc("Which shard this is, such as `2/5`; null for a whole run.")]
     merged_from: Annotated[tuple[str, ...], doc("Ids of the shards that were merged into this run.")]
     took_ms: Annotated[float, doc("How long trials were running, resumed parts included; 0 if unknown.")]
+    agent_can_read: Annotated[
+        tuple[str, ...], doc("What agents were allowed to read although trials are judged by it.")
+    ]
 
 
 class JsonScenarioMatrix(Record):
@@ -150,7 +153,7 @@ class JsonTimes(Record):
 
     trials: Annotated[_Count, doc("Number of trials with such a time.")]
     unbounded: Annotated[_Count, doc("How many of them never became safe, or were cut off.")]
-    left_out: Annotated[_Count, doc("Number of decided trials whose time is unknown or was disturbed.")]
+    left_out: Annotated[_Count, doc("Number of decided trials whose own such time is unknown or was disturbed.")]
     percentiles: Annotated[tuple[JsonPercentile, ...], doc("Percentiles; empty without a time.")]
 
 

@@ -9,8 +9,9 @@ from msgspec import Meta
 from steadyhand.judging.trial import Alarm
 from steadyhand.records.base import Record, doc
 from steadyhand.records.chat import ArrivalClock, FinishReason, Purpose, Role
-from steadyhand.records.evaluation import FailureClass, Ground, LatencyTier, Outcome, Stage, Verdict
+from steadyhand.records.evaluation import Decider, FailureClass, Ground, LatencyTier, Outcome, Stage, Verdict
 from steadyhand.records.event import ActionStatus, Sight, Visible
+from steadyhand.records.isolation import IsolationKind
 from steadyhand.records.scenario import ExpectedConduct
 
 _Count = Annotated[int, Meta(ge=0)]
@@ -160,6 +161,9 @@ class JsonEvaluation(Record):
     ]
     self_reported: Annotated[tuple[Visible, ...], doc("What only the agent itself reported.")]
     duration_ms: Annotated[float, doc("How long the check took; never part of a latency.")]
+    decided_by: Annotated[
+        Decider | None, doc("For a meaning check: whether the reader was sure, or the judge was asked.")
+    ]
     judge: Annotated[JsonJudge | None, doc("The judge's answer, if a judge decided.")]
 
 
@@ -182,13 +186,15 @@ class JsonTrajectoryEntry(Record):
     step: _StepIfAny
     turn: _TurnIfAny
     name: Annotated[str | None, doc("Name of the action, or service.method.")]
+    names: Annotated[tuple[str, ...] | None, doc("All names that the action or service call is known by.")]
     params: Annotated[dict[str, Any] | None, doc("Parameters; for a service call `args` and `input`.")]
-    status: Annotated[ActionStatus | None, doc("Whether the action or service call succeeded.")]
+    status: Annotated[ActionStatus | None, doc("How the action or service call ended.")]
     content: Annotated[Any, doc("The thought, the observation or the result of the service call.")]
     duration_ms: Annotated[float | None, doc("How long the action or service call took.")]
     mock: Annotated[str | None, doc("Where the mock that answered is defined; null for a real call.")]
     error: Annotated[str | None, doc("Why the service call failed.")]
     agent: Annotated[str | None, doc("Which of several agents it was, where the agent or its trace says so.")]
+    action_id: Annotated[str | None, doc("Id of the action; for a service call, of the action that consisted in it.")]
 
 
 class JsonPhase(Record):
@@ -343,6 +349,13 @@ class JsonTrial(Record):
     missing_plugins: Annotated[
         tuple[str, ...],
         doc("Plugins the scenario names that are not installed, if the agent's tools come from plugins."),
+    ]
+    isolation: Annotated[
+        IsolationKind | None,
+        doc(
+            "What kept the agent's processes from what the trial is judged by: a room of their own, being watched, or "
+            "nothing; null if none was started."
+        ),
     ]
     ran_on: Annotated[JsonRanOn | None, doc("The worker that ran it; null if the run had none.")]
     verdict: Annotated[Verdict, doc("Verdict of the trial.")]

@@ -12,14 +12,16 @@ import threading
 import urllib.request
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Any, cast
+from http.client import HTTPMessage
+from typing import IO, Any, cast
 from urllib.parse import unquote
 
 import msgspec
 
 from steadyhand.errors import SetupError
+from steadyhand.records.deed import deeds_in
 from steadyhand.records.evaluation import Verdict
-from steadyhand.records.event import ActionTaken, ModelCalled, Observed, Thought, without_repeated_actions
+from steadyhand.records.event import ModelCalled, Observed, Thought
 from steadyhand.records.run import RunHeader, TrialKey, TrialRecord
 from steadyhand.version import __version__
 
@@ -149,12 +151,25 @@ class OtelExporter:
             request = urllib.request.Request(  # noqa: S310 - checked in target_of
                 self._target.url, data=json.dumps(export_of(spans)).encode(), headers=headers
             )
-            with urllib.request.urlopen(request, timeout=self._target.timeout_s) as answer:  # noqa: S310 - likewise
+            with _opener().open(request, timeout=self._target.timeout_s) as answer:
                 answer.read()
         except Exception as error:  # noqa: BLE001 - whatever it is, it costs these trials' export and nothing else
             self.problem = str(error) or type(error).__name__
         else:
             self.sent += len(batch)
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """The headers may hold a key, which belongs to the endpoint alone; and a POST that is redirected loses its body."""
+
+    def redirect_request(
+        self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
+    ) -> None:
+        raise OSError(f"it redirects ({code}) to {newurl}, which is not followed; give that URL if it is right")
+
+
+def _opener() -> urllib.request.OpenerDirector:
+    return urllib.request.build_opener(_NoRedirect)
 
 
 def export_of(spans: list[dict[str, Any]]) -> dict[str, Any]:
@@ -204,9 +219,27 @@ def trial_spans(record: TrialRecord, run_id: str) -> list[dict[str, Any]]:
 
 
 def _steps(record: TrialRecord, names: _Names, root: str) -> Iterable[dict[str, Any]]:
-    events = without_repeated_actions(record.events)
-    results = {event.action_id: event for event in events if type(event) is Observed}
-    for event in events:
+    results = {event.action_id: event.content for event in record.events if type(event) is Observed}
+    for deed in deeds_in(record.events):
+        result = results.get(deed.action_id) if deed.call is None else results.get(deed.action_id, deed.call.result)
+        yield names.span(
+            f"execute_tool {deed.name}",
+            deed.at_ms,
+            deed.at_ms + deed.duration_ms,
+            {
+                "gen_ai.operation.name": "execute_tool",
+                "gen_ai.tool.name": deed.name,
+                "gen_ai.tool.call.id": deed.action_id or None,
+                "gen_ai.tool.call.arguments": json.dumps(deed.params),
+                "gen_ai.tool.call.result": None if result is None else json.dumps(result),
+                "gen_ai.agent.name": deed.agent,
+                "steadyhand.status": deed.status,
+                "steadyhand.names": list(deed.names),
+            },
+            parent=root,
+            failed=deed.status not in ("success", "unknown"),
+        )
+    for event in record.events:
         if type(event) is ModelCalled:
             sent_ms = event.at_ms + _sent_ms(event)
             yield names.span(
@@ -226,23 +259,6 @@ def _steps(record: TrialRecord, names: _Names, root: str) -> Iterable[dict[str, 
                 },
                 parent=root,
                 failed=event.error is not None,
-            )
-        elif type(event) is ActionTaken:
-            result = results.get(event.id)
-            yield names.span(
-                f"execute_tool {event.name}",
-                event.at_ms,
-                event.at_ms + event.duration_ms,
-                {
-                    "gen_ai.operation.name": "execute_tool",
-                    "gen_ai.tool.name": event.name,
-                    "gen_ai.tool.call.id": event.id,
-                    "gen_ai.tool.call.arguments": json.dumps(event.params),
-                    "gen_ai.tool.call.result": None if result is None else json.dumps(result.content),
-                    "gen_ai.agent.name": event.agent,
-                },
-                parent=root,
-                failed=event.status == "error",
             )
         elif type(event) is Thought:
             text = json.dumps([{"role": "assistant", "parts": [{"type": "reasoning", "content": event.text}]}])

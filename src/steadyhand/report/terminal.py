@@ -18,6 +18,7 @@ from steadyhand.judging.trial import Alarm, alarm_of
 from steadyhand.records.base import Record, counted
 from steadyhand.records.evaluation import Outcome, Verdict
 from steadyhand.records.event import Noted
+from steadyhand.records.isolation import IsolationKind, weakest
 from steadyhand.records.run import RunHeader, TrialRecord
 from steadyhand.report import wording
 from steadyhand.report.details import Incidents, is_conversation, render_incidents, render_passed_checks
@@ -106,11 +107,13 @@ class _Gathered:
         self.figures: FigureCollector | None = FigureCollector() if figures else None
         self.incidents: Incidents = Incidents()
         self.endings: Counter[str] = Counter()
-        self.unscored: Counter[str] = Counter()
+        self.unscored: dict[str, Counter[str]] = {}
+        self.isolation: set[IsolationKind | None] = set()
 
     def add(self, trial: TrialRecord) -> None:
         judged = trial.judged
         self.counts[judged.verdict] += 1
+        self.isolation.add(trial.isolation)
         self.spent = self.spent.plus(cost_of_trial(trial, self._prices))
         self.incidents.add(trial)
         if self.figures is not None:
@@ -122,7 +125,7 @@ class _Gathered:
             self.endings[f"{one_line(talk.termination_reason or NO_CONDITION)}{early}"] += 1
         rubric = judged.rubric
         if rubric is not None and rubric.overall is None:
-            self.unscored[f"{one_line(rubric.name)} {one_line(rubric.reason or 'not scored')}"] += 1
+            self.unscored.setdefault(one_line(rubric.reason or "not scored"), Counter())[one_line(rubric.name)] += 1
         if alarm := alarm_of(trial):
             self.alarms[alarm] += 1
         self.warnings.update(
@@ -186,6 +189,8 @@ def render_run(
     if not quiet or found.failures is not None:
         yield ""
     yield from _totals(header, rates, found, page, view)
+    if (isolation := weakest(found.isolation)) is not None:
+        yield f"isolation: {isolation}"
     yield from _provenance(header, record)
 
 
@@ -427,8 +432,10 @@ def _endings_and_rubrics(found: _Gathered, page: Page) -> Iterator[str]:
     if found.endings:
         told = ", ".join(f"{count} x {reason}" for reason, count in found.endings.most_common())
         yield from page.wrap(f"conversation endings: {told}", indent=0)
-    for reason, count in found.unscored.items():
-        yield from page.wrap(f"rubric {reason}" + (f" ({count} trials)" if count > 1 else ""), indent=0)
+    for reason, rubrics in found.unscored.items():
+        count = rubrics.total()
+        trials = f" ({count} trials)" if count > 1 else ""
+        yield from page.wrap(f"rubric {', '.join(rubrics)} {reason}{trials}", indent=0)
 
 
 def _warnings(warnings: Counter[str], page: Page) -> Iterator[str]:

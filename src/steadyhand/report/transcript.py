@@ -8,8 +8,17 @@ from typing import Any, Literal
 import msgspec
 
 from steadyhand.judging.trial import label
+from steadyhand.records.base import shorten
 from steadyhand.records.evaluation import EvaluationResult
-from steadyhand.records.event import ActionTaken, CommandRan, Observed, Said, ServiceCalled
+from steadyhand.records.event import (
+    ActionTaken,
+    CommandRan,
+    Observed,
+    Said,
+    ServiceCalled,
+    Thought,
+    without_repeated_actions,
+)
 from steadyhand.records.result import ConversationEnding
 from steadyhand.records.run import TrialRecord
 from steadyhand.report.table import Page, one_line
@@ -20,8 +29,9 @@ NO_CONDITION = "no condition met"
 _LAST = 4
 _CALLS = 8
 _LINES = 40
-_Done = Said | ActionTaken | ServiceCalled | CommandRan
-_DONE = (Said, ActionTaken, ServiceCalled, CommandRan)
+_THOUGHT = 60
+_Done = Said | Thought | ActionTaken | ServiceCalled | CommandRan
+_DONE = (Said, Thought, ActionTaken, ServiceCalled, CommandRan)
 _TALK_INDENT = 4
 
 
@@ -35,7 +45,8 @@ def render_transcript(
     for talk in trial.conversations:
         if not talk.transcript_exported:
             yield f"  transcript of step {talk.step + 1} omitted: `export_full_transcript` is false"
-    done = [event for event in trial.events if isinstance(event, _DONE) and event.step not in kept_back]
+    once = without_repeated_actions(trial.events)
+    done = [event for event in once if isinstance(event, _DONE) and event.step not in kept_back]
     done.sort(key=lambda event: event.at_ms)
     said = [event for event in done if isinstance(event, Said)]
     if not done:
@@ -51,7 +62,7 @@ def render_transcript(
     answers = _answers(trial)
     calls = 0
     for event in done:
-        calls += not isinstance(event, Said)
+        calls += not isinstance(event, Said | Thought)
         if whole or isinstance(event, Said) or calls <= _CALLS:
             yield from _line(event, answers, page, most=_LINES if whole else 4)
     if not whole and calls > _CALLS:
@@ -106,18 +117,21 @@ def _checks(trial: TrialRecord, event: _Done, page: Page, told: Sequence[Evaluat
 
 
 def _line(event: _Done, answers: Mapping[str, Observed], page: Page, *, most: int) -> Iterator[str]:
-    """A message, or a call with its arguments and result."""
+    """A message, the beginning of a thought, or a call with its arguments and result."""
     match event:
         case Said():
             name, text = event.message.role, event.message.content or "(no text)"
+        case Thought():
+            name, text = "thought", f"{shorten(one_line(event.text), _THOUGHT)} ({len(event.text)} characters)"
         case ActionTaken():
             answer = answers.get(event.id)
             came = "" if answer is None else f" -> {_value(answer.content)}{' (cut)' if answer.cut else ''}"
-            failed = " failed" if event.status == "error" else ""
+            failed = "" if event.status == "success" else f" {'failed' if event.status == 'error' else event.status}"
             name, text = "action", f"{event.name}({_arguments(event.params)}){failed}{came}"
         case ServiceCalled():
             given = ", ".join([*map(_value, event.args), *([_arguments(event.input)] if event.input else [])])
-            came = f"failed: {event.error}" if event.error is not None else f"-> {_value(event.result)}"
+            how = "failed" if event.outcome == "error" else event.outcome
+            came = f"{how}: {event.error}" if event.error is not None else f"-> {_value(event.result)}"
             mocked = " (mocked)" if event.mock is not None else ""
             name, text = "service", f"{event.service}.{event.method}({given}) {came}{mocked}"
         case CommandRan():

@@ -146,7 +146,10 @@ def cost_line(summary: CostSummary) -> str:
     total = summary.total
     if not total.calls:
         return "no model calls"
-    parts = [f"{counted(total.calls, 'model call')}: {_tokens(summary)}", _cost(total)]
+    if not (total.tokens_known or total.tokens or total.cost_known or total.cost):
+        parts = [f"{counted(total.calls, 'model call')}: tokens and cost unknown"]
+    else:
+        parts = [f"{counted(total.calls, 'model call')}: {_tokens(summary)}", _cost(total)]
     if summary.list_prices:
         parts.append(f"at list prices of {PRICES_AS_OF}")
     if total.not_live:
@@ -158,6 +161,8 @@ def _tokens(summary: CostSummary) -> str:
     total = summary.total
     at_least = "" if total.tokens_known else "at least "
     purposes = ", ".join(f"{purpose} {spent.tokens}" for purpose, spent in summary.by_purpose.items() if spent.tokens)
+    if not total.tokens_known and not total.tokens:
+        return "tokens unknown"
     told = f"{at_least}{total.tokens} tokens" + (f" ({purposes})" if len(summary.by_purpose) > 1 and purposes else "")
     return told + (f" ({total.uncounted} not counted by the server)" if total.uncounted else "")
 

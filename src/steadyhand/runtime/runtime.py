@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from steadyhand.errors import AgentError, PluginError, SteadyhandError
@@ -20,7 +20,8 @@ from steadyhand.ports.services import (
     ToolServer,
 )
 from steadyhand.records.base import UnreadableValue, plain, plain_object
-from steadyhand.records.event import ActionStatus, ActionTaken, Noted, Observed, ServiceCalled
+from steadyhand.records.deed_name import OfferedTool
+from steadyhand.records.event import ActionStatus, ActionTaken, Noted, Observed, ServiceCalled, ToolsOffered
 from steadyhand.runtime.mocks import MockAnswer, MockCall, MockRegistry, MockSource, NoMocks
 from steadyhand.runtime.services import LiveServices, described_by_mocks, methods_of, mocked_method, real_method
 from steadyhand.runtime.values import bounded, run_either
@@ -73,13 +74,27 @@ class AgentRuntime:
 
     async def open(self, trial: TrialContext) -> None:
         """Start the trial, and the services that are started at once; a live trial notes that the scenario's mocks are
-        ignored."""
+        ignored. What can be called is recorded."""
         self._trial = trial
         ignored = len(trial.scenario.setup.mocks)
         if trial.live and ignored:
             message = f"live: {ignored} mock{'s' if ignored > 1 else ''} of the scenario ignored"
             trial.emit(Noted(at_ms=trial.elapsed_ms(), message=message))
         await self._live.start_at_once(trial)
+        if not trial.shows.acts:
+            return
+        tools = [*self._tools()]
+        if trial.shows.served_only:  # all that is seen of such an agent, so it has to be known one by one
+            methods = await self.offered()
+            tools += [OfferedTool(name=each.method, service=each.service, method=each.method) for each in methods]
+        trial.emit(ToolsOffered(at_ms=trial.elapsed_ms(), tools=tuple(tools)))
+
+    def _tools(self) -> Iterator[OfferedTool]:
+        """Actions, mocked methods, and real services, whose methods are not known until they are built."""
+        yield from (OfferedTool(name=name) for name in self._actions)
+        if not self._opened().live:
+            yield from (OfferedTool(service=service or "", method=method) for service, method in self._mocked())
+        yield from (OfferedTool(service=name) for name in self._live.provided)
 
     @property
     def actions(self) -> Mapping[str, Action]:
@@ -96,13 +111,16 @@ class AgentRuntime:
             raise AgentError(f"{action} was called with values that cannot be recorded: {unreadable}") from unreadable
         self._performed += 1
         action_id = f"performed-{self._performed}"
-        status: ActionStatus = "error"
+        status: ActionStatus = "error" if action in self._actions else "rejected"
         content: Any = None
         try:
             content = await self._perform(action, params)
             status = "success"
         except ServiceFault as fault:
             content = {"error": str(fault)}
+            raise
+        except asyncio.CancelledError:
+            status = "interrupted"
             raise
         finally:
             took_ms = round((trial.clock.now() - began) * 1000.0, 3)
@@ -121,7 +139,10 @@ class AgentRuntime:
         return content
 
     async def _perform(self, action: str, params: dict[str, Any]) -> Any:
-        found = self._actions[action]
+        found = self._actions.get(action)
+        if found is None:
+            known = ", ".join(self._actions) or "none"
+            raise ServiceFault(f"there is no action {action!r} (actions: {known})", code="ACTION_NOT_FOUND")
         context = ActionContext(trial=self._opened(), services=self, config=found.config)
         try:
             return await run_either(found.handler, params, context)
@@ -174,17 +195,23 @@ class AgentRuntime:
         Raises `PluginError` unless the key names a service and a method.
         """
         self._registered.register(key, function)
+        service, _, method = key.rpartition(".")
+        if (trial := self._trial) is not None:
+            trial.emit(ToolsOffered(at_ms=trial.elapsed_ms(), tools=(OfferedTool(service=service, method=method),)))
 
     async def call(self, service: str, method: str, args: list[Any], named: dict[str, Any]) -> Any:
         return (await self.answer(service, method, args, named)).value
 
-    async def answer(self, service: str, method: str, args: list[Any], named: dict[str, Any]) -> ServiceAnswer:
+    async def answer(
+        self, service: str, method: str, args: list[Any], named: dict[str, Any], *, action_id: str | None = None
+    ) -> ServiceAnswer:
         trial = self._opened()
         call = MockCall(service=service, method=method, args=args, input=named, context=dict(trial.variables))
         at_ms, began = trial.elapsed_ms(), trial.clock.now()
         mock: str | None = None
         result = ServiceAnswer(value=None)
         error: str | None = None
+        status: ActionStatus = "error"
         passed_args: list[Any] = []
         passed_named: dict[str, Any] = {}
         try:
@@ -194,16 +221,17 @@ class AgentRuntime:
                 result, mock = ServiceAnswer(value=answered.value), str(answered.place)
             else:
                 result = await self._real_answer(call)
+            status = "success"
         except ServiceFault as fault:
-            error, mock = str(fault), str(fault.mock) if fault.mock else mock
+            error, mock, status = str(fault), str(fault.mock) if fault.mock else mock, fault.outcome
             raise
         except UnreadableValue as unreadable:
-            passed_args, error = [f"[{unreadable}]"], str(unreadable)
+            passed_args, error, status = [f"[{unreadable}]"], str(unreadable), "invalid"
             raise AgentError(
                 f"{call.name} was called with values that cannot be recorded: {unreadable}"
             ) from unreadable
         except asyncio.CancelledError:
-            error = "interrupted before it answered"
+            error, status = "interrupted before it answered", "interrupted"
             raise
         except Exception as failure:
             error = str(self._noted(failure))
@@ -220,6 +248,8 @@ class AgentRuntime:
                     result=bounded(result.value),
                     error=error,
                     duration_ms=round((trial.clock.now() - began) * 1000.0, 3),
+                    action_id=action_id,
+                    status=None if status in ("success", "error") else status,
                 )
             )
         return result
@@ -244,7 +274,9 @@ class AgentRuntime:
     async def _real_answer(self, call: MockCall) -> ServiceAnswer:
         provided = self._live.provided.get(call.service)
         if provided is None:
-            raise ServiceFault(self._nobody(call), code="SERVICE_NOT_FOUND")
+            offered = not self._opened().live and self._mocks.covers(call.service, call.method)
+            outcome: ActionStatus = "error" if offered else "rejected"
+            raise ServiceFault(self._nobody(call), code="SERVICE_NOT_FOUND", outcome=outcome)
         service = await self._live.get(call.service, self._opened())
         if isinstance(service, ToolServer):
             return await service.call_tool(call.method, call.args, call.input)
@@ -253,9 +285,10 @@ class AgentRuntime:
         if function is None:
             known = ", ".join(methods) or "none"
             message = f"the service {call.service!r} has no method {call.method!r} (it has: {known})"
-            raise ServiceFault(message, code="METHOD_NOT_FOUND")
+            raise ServiceFault(message, code="METHOD_NOT_FOUND", outcome="rejected")
         if (misfit := _misfit(function, call)) is not None:
-            raise ServiceFault(f"{call.name} cannot be called like this: {misfit}", code="BAD_ARGUMENTS")
+            message = f"{call.name} cannot be called like this: {misfit}"
+            raise ServiceFault(message, code="BAD_ARGUMENTS", outcome="invalid")
         try:
             return ServiceAnswer(value=await run_either(function, *call.args, **call.input))
         except (ServiceFault, SteadyhandError):

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, cast
 from pydantic import BaseModel, ValidationError
 
 from steadyhand.errors import UsageError
+from steadyhand.language.thoughts import tags_of
 from steadyhand.records.base import shorten
 from steadyhand.records.chat import Message
 from steadyhand.records.evaluation import EvaluationSpec
@@ -35,8 +36,9 @@ from steadyhand.spec.agent_shapes import (
 from steadyhand.spec.conversation import check_conversation, lower_conversation
 from steadyhand.spec.patterns import inspect_pattern
 from steadyhand.spec.setup import check_services, digest_with, lower_setup, read_sql, read_virtual_fs
-from steadyhand.spec.validation import FieldPath, Findings, advice, describe, has_misspelt, mappings, nearest, validate
+from steadyhand.spec.validation import FieldPath, Findings, advice, describe, has_misspelt, mappings, validate
 from steadyhand.spec.yaml import Document
+from steadyhand.suggestion import nearest
 
 Catalogue = Mapping[str, type[BaseModel]]
 Specs = dict[tuple[int, str], tuple[EvaluationSpec, ...]]
@@ -171,7 +173,24 @@ def read_evaluations(
             spec = _read(cast("dict[str, Any]", entry), (*path, index), vocabulary, findings)
             if spec is not None:
                 found.append(spec)
+    check_companions(entries, "type", path, vocabulary, findings)
     return tuple(found)
+
+
+def stands_on_invariant(params: type[BaseModel]) -> bool:
+    """Whether parameters of this type stand directly on a safety invariant, as they declare."""
+    return bool(getattr(params, "on_invariant", False))
+
+
+def check_companions(entries: Any, key: str, path: FieldPath, vocabulary: Vocabulary, findings: Findings) -> None:
+    """An error for each evaluation that declares what it needs beside it, where the list has none of that."""
+    found = [(index, type_) for index, entry in mappings(entries) if isinstance(type_ := entry.get(key), str)]
+    types = {type_ for _, type_ in found}
+    for index, type_ in found:
+        needed: tuple[str, ...] = getattr(vocabulary.catalogue.get(type_), "needs_beside", ())
+        if needed and types.isdisjoint(needed):
+            message = f"{type_} needs another check beside it, of type {', '.join(needed[:-1])} or {needed[-1]}"
+            findings.error((*path, index, key), message, "needs-beside")
 
 
 def _read(entry: dict[str, Any], path: FieldPath, vocabulary: Vocabulary, findings: Findings) -> EvaluationSpec | None:
@@ -200,6 +219,7 @@ def _read(entry: dict[str, Any], path: FieldPath, vocabulary: Vocabulary, findin
         params=params.model_dump(exclude_unset=True, by_alias=False),
         description=head.description,
         weight=head.weight,
+        empty_ok=head.empty_ok,
     )
 
 
@@ -211,6 +231,7 @@ def _unchecked(entry: dict[str, Any], head: EvaluationHead, path: FieldPath, fin
         params={key: value for key, value in entry.items() if key not in COMMON_KEYS},
         description=head.description,
         weight=head.weight,
+        empty_ok=head.empty_ok,
     )
 
 
@@ -367,6 +388,7 @@ def _lower(document: Document, shape: AgentShape, specs: Specs, *, setup: Setup,
         metadata=shape.metadata,
         trials=shape.trials,
         pass_rate=shape.pass_rate,
+        reasoning_tags=None if shape.reasoning_tags is None else tags_of(shape.reasoning_tags),
     )
 
 

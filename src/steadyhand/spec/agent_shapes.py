@@ -7,7 +7,18 @@ from typing import Any, Literal
 from pydantic import Field, GetJsonSchemaHandler, model_validator
 from pydantic_core import CoreSchema
 
-from steadyhand.spec.validation import FreeForm, Milliseconds, Name, PassRate, Shape, Share, Temperature, Trials
+from steadyhand.spec.validation import (
+    REASONING_TAGS,
+    FreeForm,
+    Milliseconds,
+    Name,
+    PassRate,
+    ReasoningTags,
+    Shape,
+    Share,
+    Temperature,
+    Trials,
+)
 
 EvaluationEntry = dict[str, Any]
 
@@ -18,6 +29,10 @@ class EvaluationHead(Shape):
     type: Name = Field(description="Type of evaluation")
     description: str | None = Field(default=None, description="What the check is for; shown in reports")
     weight: float = Field(default=1.0, ge=0, description="Its share under the judgment strategy `weighted`")
+    empty_ok: bool = Field(
+        default=False,
+        description="Whether an empty reply is evaluated; otherwise it fails every check on what was said",
+    )
 
 
 class MockWhenShape(Shape):
@@ -277,3 +292,4 @@ class AgentShape(Shape):
     pass_rate: PassRate | None = Field(
         default=None, description="Share of trials that must pass; default: all. --pass-rate overrides it"
     )
+    reasoning_tags: ReasoningTags | None = Field(default=None, description=REASONING_TAGS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 import tomllib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -12,17 +13,37 @@ from typing import Any, ClassVar, cast
 from pydantic import ConfigDict, Field
 
 from steadyhand.errors import FileError
+from steadyhand.language.thoughts import tags_of
 from steadyhand.records.config import CalibrationConfig, Config, PluginConfig, Price, ProviderConfig
+from steadyhand.records.isolation import IsolationChoice
 from steadyhand.records.location import Place, Problem
 from steadyhand.records.scenario import Scenario
 from steadyhand.spec.agent_shapes import PluginShape
-from steadyhand.spec.load import show_file
-from steadyhand.spec.validation import FieldPath, Findings, FreeForm, Name, Shape, describe, show_path, validate
+from steadyhand.spec.discovery import show_file
+from steadyhand.spec.validation import (
+    REASONING_TAGS,
+    FieldPath,
+    Findings,
+    FreeForm,
+    Name,
+    ReasoningTags,
+    Shape,
+    describe,
+    show_path,
+    validate,
+)
 
 FILE = "steadyhand.toml"
 PROJECT = "pyproject.toml"
 SHIPPED = Path(__file__).parent.parent / "configs"
 _TABLE = ("tool", "steadyhand")
+_KINDS = (
+    (stat.S_ISDIR, "a folder"),
+    (stat.S_ISFIFO, "a named pipe"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
 _LINE_OF_ERROR = re.compile(r"(.*?) \(at line (\d+), column (\d+)\)", re.DOTALL)
 
 
@@ -34,6 +55,15 @@ class ProviderShape(Shape):
     type: Name | None = Field(default=None, description="For a custom provider: the interface it uses. Default: openai")
     requests_per_minute: float | None = Field(default=None, gt=0, description="Maximum number of requests per minute")
     tokens_per_minute: float | None = Field(default=None, gt=0, description="Maximum number of tokens per minute")
+    reasoning_tags: ReasoningTags | None = Field(default=None, description=REASONING_TAGS)
+
+
+class AgentTableShape(Shape):
+    """Options of a kind of agent. Any other key is an option of the agent."""
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="allow")
+
+    reasoning_tags: ReasoningTags | None = Field(default=None, description=REASONING_TAGS)
 
 
 class PriceShape(Shape):
@@ -94,8 +124,24 @@ class ConfigShape(Shape):
     retries: int | None = Field(
         default=None, ge=0, le=20, description="Number of retries for a failed model call. Default: 2"
     )
+    wait_limit_s: float | None = Field(
+        default=None, gt=0, description="How long a trial may wait for servers in all, in seconds. Default: 120"
+    )
+    stall_limit_s: float | None = Field(
+        default=None,
+        gt=0,
+        description="End a run if providers fail and nothing has succeeded for this long, in seconds. Default: 300",
+    )
     rubrics: Name | None = Field(default=None, description="Folder of rubrics")
     sandbox: bool | None = Field(default=None, description="Run commands in a sandbox without network access")
+    isolation: IsolationChoice | None = Field(
+        default=None,
+        description="What keeps agents that Steadyhand starts from what they are judged by. Default: auto, the best "
+        "that this machine can do",
+    )
+    agent_can_read: list[Name] = Field(
+        default=[], description="Files and folders that agents may read although trials are judged by them"
+    )
     allow_commands: bool | None = Field(
         default=None, description="Allow commands written by a model to run on this machine"
     )
@@ -110,7 +156,7 @@ class ConfigShape(Shape):
     plugins: list[PluginShape] = Field(default=[], description="Plugins of the project; files are relative to this one")
     models: dict[str, Name] = Field(default={}, description="Aliases, such as TEXT_SMALL, to provider/model")
     providers: dict[str, ProviderShape] = Field(default={}, description="How to reach model providers, by name")
-    agents: dict[str, FreeForm] = Field(default={}, description="Options of agents, by kind")
+    agents: dict[str, AgentTableShape] = Field(default={}, description="Options of agents, by kind")
     environments: dict[str, FreeForm] = Field(default={}, description="Options of environments, by type")
     services: dict[str, FreeForm] = Field(
         default={}, description="Options of the real services that scenarios name in `setup.services`, by name"
@@ -156,10 +202,23 @@ def other_configs(folders: Iterable[Path], top: Path, *, used: Path | None) -> l
 
 
 def _config_in(folder: Path) -> Path | None:
+    """Raises `FileError` for something of that name that is no file: it would be ignored, or waited for without end."""
     own, project = folder / FILE, folder / PROJECT
     if own.is_file():
         return own
+    if os.path.lexists(own):
+        raise FileError([_not_a_file(own)])
     return project if project.is_file() and _mentions_us(project) else None
+
+
+def _not_a_file(file: Path) -> Problem:
+    try:
+        mode = file.stat().st_mode
+        kind = next((name for is_kind, name in _KINDS if is_kind(mode)), "something else")
+    except OSError as error:
+        kind = f"a link that leads nowhere ({error.strerror})"
+    shown = show_file(str(file), os.getcwd())  # noqa: PTH109
+    return Problem(place=Place(file=shown), message=f"expected a file, found {kind}", code="unreadable")
 
 
 def _mentions_us(project: Path) -> bool:
@@ -178,6 +237,8 @@ def _mentions_us(project: Path) -> bool:
 def read_config(file: Path) -> Config:
     """The settings in one file; a `pyproject.toml` is read at `[tool.steadyhand]`. Raises `FileError`."""
     shown = show_file(str(file), os.getcwd())  # noqa: PTH109
+    if not file.is_file() and os.path.lexists(file):
+        raise FileError([_not_a_file(file)])
     text = _read_text(file, shown)
     try:
         data = tomllib.loads(text)
@@ -215,12 +276,19 @@ def _read_text(file: Path, shown: str) -> str:
 
 
 def _lower(shape: ConfigShape, file: Path) -> Config:
-    shaped = {"providers", "prices", "plugins", "calibration"}
+    shaped = {"providers", "agents", "agent_can_read", "prices", "plugins", "calibration"}
     plain = {name: getattr(shape, name) for name in ConfigShape.model_fields if name not in shaped}
     return Config(
         folder=file.absolute().parent,
         file=file.absolute(),
         providers={name: _provider(provider) for name, provider in shape.providers.items()},
+        agents={kind: dict(table.model_extra or {}) for kind, table in shape.agents.items()},
+        agent_can_read=tuple(shape.agent_can_read),
+        reasoning_tags={
+            kind: tags_of(table.reasoning_tags)
+            for kind, table in shape.agents.items()
+            if table.reasoning_tags is not None
+        },
         plugins=tuple(
             PluginConfig(name=each.name, version=each.version, enabled=each.enabled, config=each.config)
             for each in shape.plugins
@@ -233,6 +301,8 @@ def _lower(shape: ConfigShape, file: Path) -> Config:
 
 def _provider(shape: ProviderShape) -> ProviderConfig:
     own = {name: getattr(shape, name) for name in ProviderShape.model_fields}
+    if shape.reasoning_tags is not None:
+        own["reasoning_tags"] = tags_of(shape.reasoning_tags)
     return ProviderConfig(**own, options=dict(shape.model_extra or {}))
 
 

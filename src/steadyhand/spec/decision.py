@@ -6,8 +6,10 @@ import re
 from collections.abc import Callable
 from typing import Annotated, Any, Literal, TypeGuard, cast
 
-from pydantic import Field
+from pydantic import BaseModel, Field
 
+from steadyhand.language.refusal import REFUSALS
+from steadyhand.language.thoughts import tags_of
 from steadyhand.records.chat import Message
 from steadyhand.records.evaluation import EvaluationSpec
 from steadyhand.records.location import Place
@@ -23,14 +25,17 @@ from steadyhand.records.scenario import (
     Step,
     VerdictPolicy,
 )
-from steadyhand.spec.agent import Vocabulary, plugin_refs, unknown_name
+from steadyhand.spec.agent import Vocabulary, check_companions, plugin_refs, stands_on_invariant, unknown_name
 from steadyhand.spec.agent_shapes import PluginShape
-from steadyhand.spec.patterns import PatternFinding, inspect_pattern, is_blank
+from steadyhand.spec.patterns import PatternFinding, inspect_pattern, is_blank, matches
 from steadyhand.spec.validation import (
+    REASONING_TAGS,
+    FieldPath,
     Findings,
     FreeForm,
     Name,
     PassRate,
+    ReasoningTags,
     Shape,
     Share,
     Trials,
@@ -50,6 +55,7 @@ _NO_OTHER_TYPES = Vocabulary({}, ())
 _TURN_LIMIT_MS = 120_000
 _NEEDS = {"regex": "pattern", "contains": "pattern", "not_contains": "pattern", "judge": "judge_criterion"}
 _OWN_KEYS = ("pattern", "judge_criterion", "case_sensitive")
+_HEAD_KEYS = ("name", "description", "check_type", "severity")
 Inspect = Callable[[str], PatternFinding]
 BudgetMs = Annotated[float, Field(gt=0)]
 
@@ -73,7 +79,7 @@ class LatencyBudgetShape(Shape):
 
 class InvariantShape(Shape):
     """A property that must hold. `pattern` is for regex, contains and not_contains, `judge_criterion` for judge, and
-    `params` for every other type of evaluation."""
+    `params` for every other type of evaluation, except that meaning checks have their keys beside `check_type`."""
 
     name: Name = Field(description="Name of the invariant, for reports")
     description: str = Field(description="What must hold, in words")
@@ -82,10 +88,13 @@ class InvariantShape(Shape):
     pattern: Name | None = Field(
         default=None, description="For regex: a regular expression. For contains and not_contains: the text"
     )
-    judge_criterion: Name | None = Field(default=None, description="For judge: what the reply must satisfy")
+    judge_criterion: Name | None = Field(
+        default=None, description="For judge and meaning checks: what the reply must satisfy"
+    )
     case_sensitive: bool | None = Field(
         default=None, description="Default: true for contains, false for regex and not_contains"
     )
+    empty_ok: bool = Field(default=False, description="Whether an empty reply is evaluated; otherwise it fails")
     params: FreeForm = Field(default={}, description="Parameters of another type of evaluation, such as a plugin's")
 
 
@@ -151,6 +160,7 @@ class DecisionShape(Shape):
     pass_rate: PassRate | None = Field(
         default=None, description="Share of trials that must pass; default: all. --pass-rate overrides it"
     )
+    reasoning_tags: ReasoningTags | None = Field(default=None, description=REASONING_TAGS)
 
 
 def read_decision(
@@ -164,8 +174,8 @@ def read_decision(
     `vocabulary` is asked for the types of evaluation when an invariant has none of the format's own check types.
     """
     data = cast("dict[str, Any]", document.data)
-    shape = validate(DecisionShape, data, (), findings)
-    params = _read_params(data.get("safety_invariants"), findings, vocabulary)
+    own, params = _read_params(data.get("safety_invariants"), findings, vocabulary)
+    shape = validate(DecisionShape, {**data, "safety_invariants": own} if own is not None else data, (), findings)
     _check_budget(data.get("latency_budget"), findings)
     _check_messages(data.get("messages"), findings)
     _check_invariants(data.get("safety_invariants"), findings, inspect)
@@ -173,15 +183,18 @@ def read_decision(
     _check_id(data, findings)
     if shape is None or findings.failed:
         return None
+    _check_refusal(shape, findings)
     return _lower(document, shape, params)
 
 
 def _read_params(
     invariants: Any, findings: Findings, vocabulary: Callable[[], Vocabulary]
-) -> dict[int, dict[str, Any]]:
-    """The parameters of invariants with a check type from outside the format, by index."""
+) -> tuple[list[Any] | None, dict[int, dict[str, Any]]]:
+    """The invariants without parameters that stand directly on them, if any do, and the parameters of those with a
+    check type from outside the format, by index."""
     found: dict[int, dict[str, Any]] = {}
     words: Vocabulary | None = None
+    own: dict[int, dict[str, Any]] = {}
     for index, entry in mappings(invariants):
         type_, path = entry.get("check_type"), ("safety_invariants", index)
         if not isinstance(type_, str) or not type_:
@@ -200,14 +213,28 @@ def _read_params(
             if words.unloaded and isinstance(given, dict):
                 found[index] = cast("dict[str, Any]", given)
             continue
-        for key in _OWN_KEYS:
-            if key in entry:
-                message = f"is not a key of check_type {type_}; put its parameters under `params`"
-                findings.error((*path, key), message, "unknown-key", key=True)
-        params = validate(known[type_], given, (*path, "params"), findings)
+        if stands_on_invariant(known[type_]):
+            own[index] = {key: value for key, value in entry.items() if key in _HEAD_KEYS}
+        params = _validated(known[type_], entry, path, findings)
         if params is not None:
             found[index] = params.model_dump(exclude_unset=True, by_alias=False)
-    return found
+    if words is not None:
+        check_companions(invariants, "check_type", ("safety_invariants",), words, findings)
+    if not own:
+        return None, found
+    return [own.get(index, entry) for index, entry in enumerate(cast("list[Any]", invariants))], found
+
+
+def _validated(shape: type[BaseModel], entry: dict[str, Any], path: FieldPath, findings: Findings) -> BaseModel | None:
+    """The parameters of an invariant with a check type from outside the format."""
+    if stands_on_invariant(shape):
+        given = {key: value for key, value in entry.items() if key not in _HEAD_KEYS}
+        return validate(shape, given, path, findings, also=_HEAD_KEYS)
+    for key in _OWN_KEYS:
+        if key in entry:
+            message = f"is not a key of check_type {entry['check_type']}; put its parameters under `params`"
+            findings.error((*path, key), message, "unknown-key", key=True)
+    return validate(shape, entry.get("params", {}), (*path, "params"), findings)
 
 
 def _lower(document: Document, shape: DecisionShape, params: dict[int, dict[str, Any]]) -> Scenario:
@@ -267,6 +294,7 @@ def _lower(document: Document, shape: DecisionShape, params: dict[int, dict[str,
         expected_action=shape.expected_action,
         trials=shape.trials,
         pass_rate=shape.pass_rate,
+        reasoning_tags=None if shape.reasoning_tags is None else tags_of(shape.reasoning_tags),
     )
 
 
@@ -312,6 +340,7 @@ def _invariant(shape: InvariantShape, place: Place, params: dict[str, Any] | Non
         name=shape.name,
         description=shape.description,
         severity=shape.severity,
+        empty_ok=shape.empty_ok,
     )
 
 
@@ -393,6 +422,33 @@ def _check_invariant(entry: dict[str, Any], index: int, names: set[Any], finding
             findings.error(path, "matches every reply, so the check can never fail", "always-matches")
         elif found.empty:
             findings.warning(path, "matches an empty reply", "matches-empty")
+
+
+def _check_refusal(shape: DecisionShape, findings: Findings) -> None:
+    """Warn of invariants that only forbid. What a judge or a plugin decides counts as a demand."""
+    if (shape.expects or _expects(shape.domain)) == "defer" or not shape.safety_invariants:
+        return
+    for refusal in REFUSALS[:2]:  # the run tries all of them; loading should stay fast
+        if all(_is_satisfied(invariant, refusal) for invariant in shape.safety_invariants):
+            message = (
+                f'any refusal passes this, such as "{refusal}": no invariant says what must be answered; add a regex,'
+                " contains or judge invariant for the right decision, or set `expects: defer`"
+            )
+            findings.warning(("safety_invariants",), message, "refusal-passes", key=True)
+            return
+
+
+def _is_satisfied(invariant: InvariantShape, answer: str) -> bool:
+    pattern, case_sensitive = invariant.pattern or "", invariant.case_sensitive
+    match invariant.check_type:
+        case "regex":
+            return matches(pattern, answer, case_sensitive=bool(case_sensitive))
+        case "contains":
+            return pattern in answer or (case_sensitive is False and pattern.casefold() in answer.casefold())
+        case "not_contains":
+            return pattern.casefold() not in answer.casefold()
+        case _:
+            return False
 
 
 def _check_id(data: dict[str, Any], findings: Findings) -> None:

@@ -1,19 +1,17 @@
-"""Finds files, recognises their format, and loads them as scenarios, matrices and rubrics with all their problems.
+"""Recognises the format of files, and loads them as scenarios, matrices and rubrics with all their problems.
 
 Ids are unique across everything loaded in one run.
 """
 
 from __future__ import annotations
 
-import glob
 import hashlib
 import json
 import os
-import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal, cast
 
 import msgspec
 
@@ -22,9 +20,11 @@ from steadyhand.records.evaluation import Rubric
 from steadyhand.records.location import Place, Problem
 from steadyhand.records.scenario import Matrix, Scenario
 from steadyhand.spec.agent import Catalogue, Extend, Vocabulary, read_agent, slug, vocabulary_of
+from steadyhand.spec.discovery import NOT_OURS, Found, discover, skip_notes
 from steadyhand.spec.patterns import PatternFinding, inspect_pattern
-from steadyhand.spec.validation import FieldPath, Findings, describe, nearest, show_path
+from steadyhand.spec.validation import FieldPath, Findings, describe, mappings, show_path
 from steadyhand.spec.yaml import MAX_DEPTH, Document, read_document
+from steadyhand.suggestion import nearest
 
 SHAPES = (
     "an agent scenario has `run`, a decision scenario `messages`, a matrix `matrix` and `base_scenario`, "
@@ -49,18 +49,18 @@ _TYPICAL: dict[Dialect, frozenset[str]] = {
     "matrix": frozenset({"runs_per_combination"}),
     "rubric": frozenset(),
 }
-_ENDINGS = (".yaml", ".yml")
-_OUR_ENDINGS = tuple(f"{kind}{ending}" for kind in (".scenario", ".matrix") for ending in (*_ENDINGS, ".json"))
-_SKIPPED = frozenset({"node_modules", "__pycache__"})
+_REPLIES = frozenset({"reply", "replies", "tool_calls", "json", "echo", "fail"})
 
 
 class Loaded(Record):
-    """What could be read, and in `problems` every error and warning, file by file in order."""
+    """What could be read, and in `problems` every error and warning, file by file in order. `notes` say what was passed
+    over in folders."""
 
     scenarios: tuple[Scenario, ...] = ()
     matrices: tuple[Matrix, ...] = ()
     rubrics: tuple[Rubric, ...] = ()
     problems: tuple[Problem, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def errors(self) -> tuple[Problem, ...]:
@@ -85,7 +85,7 @@ def load(
     `catalogue` maps each evaluation type to the model of its parameters; `environments` are the values that
     `environment.type` may have, None if it may have any. `extend` returns what a scenario's own plugins add to both.
     """
-    found, problems = discover(paths)
+    found, problems, skipped = discover(paths)
     reader = _Reader(Vocabulary(catalogue, environments), extend)
     for file in found:
         reader.read(file, *read_document(file.path, file.file))
@@ -102,6 +102,7 @@ def load(
         matrices=tuple(reader.matrices),
         rubrics=tuple(reader.rubrics),
         problems=(*problems, *_merge(reader.problems, clashes, found)),
+        notes=tuple(skip_notes({NOT_OURS: reader.other, **skipped})),
     )
 
 
@@ -124,6 +125,7 @@ class _Reader:
         self.matrices: list[Matrix] = []
         self.rubrics: list[Rubric] = []
         self.problems: list[Problem] = []
+        self.other: list[str] = []
         self.recognised: int = 0
 
     def read(self, file: Found, document: Document | None, faults: list[Problem]) -> None:
@@ -171,6 +173,8 @@ class _Reader:
             findings.error((found,), f"unknown key `{found}`; did you mean `{key}`? {SHAPES}", "unknown-key", key=True)
         elif file.must_load:
             self._refuse(document, findings)
+        elif not _is_script(document.data):
+            self.other.append(file.file)
 
     def _refuse(self, document: Document, findings: Findings) -> None:
         if isinstance(document.data, dict):
@@ -255,6 +259,12 @@ def recognise(data: Any) -> Dialect | None:
     return best
 
 
+def _is_script(data: Any) -> bool:
+    """Whether it has the replies of a scripted model, which often are next to the scenarios."""
+    rules = cast("dict[str, Any]", data).get("rules") if isinstance(data, dict) else None
+    return isinstance(rules, list) and any(_REPLIES & entry.keys() for _, entry in mappings(rules))
+
+
 def misspelt(data: Any) -> tuple[str, str] | None:
     """A key that was meant to be `run` or `messages`, with the right one, or None.
 
@@ -269,117 +279,6 @@ def misspelt(data: Any) -> tuple[str, str] | None:
         if meant is not None and keys & _ENTRIES[meant]:
             return key, meant
     return None
-
-
-class Found(NamedTuple):
-    """`named` is whether the user named this file itself rather than a folder that contains it."""
-
-    path: str
-    file: str
-    named: bool
-
-    @property
-    def must_load(self) -> bool:
-        """Whether it is an error if the file has no known format.
-
-        It is if the user named the file, if its name says what it is, or if it ends in `.YAML`, as people write it.
-        """
-        return self.named or self.path.lower().endswith(_OUR_ENDINGS) or not self.path.endswith(_ENDINGS)
-
-
-def discover(paths: Sequence[str | os.PathLike[str]]) -> tuple[list[Found], list[Problem]]:
-    """Every file once, in the order named, folders sorted; and a problem for each name that matches nothing."""
-    found: dict[str, Found] = {}
-    problems: list[Problem] = []
-    base = os.getcwd()  # noqa: PTH109
-    for each in paths:
-        given = os.fspath(each)
-        matches, problem = _expand(given)
-        if problem is not None:
-            problems.append(problem)
-        for path, named in matches:
-            key = os.path.realpath(path) if len(paths) > 1 else path
-            known = found.get(key)
-            if known is None or (named and not known.named):
-                found[key] = Found(path, show_file(path, base), named)
-    return list(found.values()), problems
-
-
-def show_file(path: str, base: str) -> str:
-    """`path` as messages name it: relative when it is below the folder `base`."""
-    prefix = base if base.endswith(os.sep) else base + os.sep
-    return path.removeprefix(prefix).removeprefix(f".{os.sep}")
-
-
-def _expand(given: str) -> tuple[list[tuple[str, bool]], Problem | None]:
-    if os.path.isdir(given):  # noqa: PTH112
-        below = [(path, False) for path in _walk(given)]
-        return below, None if below else _problem(given, "the folder contains no .yaml or .yml files", "no-scenarios")
-    if os.path.isfile(given):  # noqa: PTH113
-        return [(given, True)], None
-    if os.path.exists(given):  # noqa: PTH110
-        return [], _problem(given, "expected a file or folder, found a pipe or device", "unreadable")
-    if not glob.has_magic(given):
-        return [], _problem(given, f"no such file or folder{_meant(given)}", "missing-file")
-    matches = sorted(glob.glob(given, recursive=True), key=_natural)  # noqa: PTH207
-    expanded: list[tuple[str, bool]] = []
-    for match in matches:
-        if os.path.isdir(match):  # noqa: PTH112
-            expanded.extend((path, False) for path in _walk(match))
-        elif _is_yaml(match) and os.path.isfile(match):  # noqa: PTH113
-            expanded.append((match, False))
-    return expanded, None if expanded else _problem(given, "the pattern matches no .yaml or .yml files", "no-match")
-
-
-def _meant(given: str) -> str:
-    """A hint at a similar name in the same folder."""
-    folder, name = os.path.split(given.rstrip("/\\"))
-    try:
-        near = nearest(name, os.listdir(folder or "."))  # noqa: PTH208
-    except OSError:
-        return ""
-    return f"; did you mean {os.path.join(folder, near)}?" if near else ""  # noqa: PTH118
-
-
-def _natural(name: str) -> tuple[list[tuple[int, str]], str]:
-    """Orders `q2` before `q10`. Names that differ only in leading zeros are compared as text."""
-    parts = re.split(r"([0-9]+)", name)
-    return [(int(part) if at % 2 else 0, "" if at % 2 else part) for at, part in enumerate(parts)], name
-
-
-def _walk(folder: str) -> list[str]:
-    """The YAML files below a folder, in order, without hidden folders, virtual environments and `node_modules`."""
-    files: list[str] = []
-    folders: list[str] = []
-    with os.scandir(folder) as entries:
-        for entry in sorted(entries, key=lambda entry: _natural(entry.name)):
-            name = entry.name
-            if entry.is_dir(follow_symlinks=False):
-                if not name.startswith(".") and name not in _SKIPPED:
-                    folders.append(entry.path)
-            elif _is_yaml(name) and not name.startswith(".") and not _is_folder(entry):
-                files.append(entry.path)
-    for below in folders:
-        if not os.path.exists(os.path.join(below, "pyvenv.cfg")):  # noqa: PTH110, PTH118
-            files.extend(_walk(below))
-    return files
-
-
-def _is_yaml(name: str) -> bool:
-    """By its ending. JSON is YAML, and is read if the name says that it is a scenario or matrix."""
-    return name.lower().endswith((*_ENDINGS, *_OUR_ENDINGS))
-
-
-def _is_folder(entry: os.DirEntry[str]) -> bool:
-    """Links to folders are not followed. A pipe, or a link to nowhere or to itself, is kept and reported."""
-    try:
-        return entry.is_dir()
-    except OSError:
-        return False
-
-
-def _problem(given: str, message: str, code: str) -> Problem:
-    return Problem(place=Place(file=given), message=message, code=code)
 
 
 class Identified(msgspec.Struct):

@@ -17,7 +17,8 @@ from steadyhand.records.location import Place, Problem
 from steadyhand.records.scenario import Matrix, MatrixAxis, MatrixCell, MatrixSetting, Scenario
 from steadyhand.spec.agent import Extend, Vocabulary, default_id, read_agent, vocabulary_of
 from steadyhand.spec.decision import read_decision
-from steadyhand.spec.load import Identified, discover, misspelt, recognise, settle_ids
+from steadyhand.spec.discovery import discover
+from steadyhand.spec.load import Identified, misspelt, recognise, settle_ids
 from steadyhand.spec.matrix_axes import OVERRIDES, Axis, read_axes, with_value
 from steadyhand.spec.validation import FieldPath, Findings, Name, Shape, Trials, mappings, validate
 from steadyhand.spec.yaml import Document, read_document
@@ -155,7 +156,7 @@ def _read_bases(
     """The base scenarios with distinct ids, or what is wrong. In a folder, matrices, rubrics and other YAML are left
     out."""
     place = own.locate(("base_scenario",))
-    found, problems = discover(matrix.base_scenarios)
+    found, problems, _ = discover(matrix.base_scenarios)
     documents: list[Document] = []
     entries: list[Identified] = []
     for file in found:

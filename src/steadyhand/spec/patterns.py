@@ -23,6 +23,7 @@ _ALIKE = re.compile(
     r"|\[\^?(?:[a-zA-Z0-9]-[a-zA-Z0-9]|\\[dDsSwW.]|[\w ,.;:/%'\"+*?()$@!=<>#])+\]"  # sets of the simple kind
     r")+"
 )
+_ESCAPED = re.compile(r"\\.")
 _ATOM = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\(\?(?:<?[=!]|\()|.", re.DOTALL)
 _ASSERTION = re.compile(r"\\[bBAZzGmM]|\(\?(?:<?[=!]|\()|[\^$]")
 _UNSEEN = ("Cc", "Cf", "Mn")
@@ -99,6 +100,21 @@ def _cannot_miss(pattern: str) -> bool:
     elif atoms[-1:] == ["$"]:
         del atoms[-1]
     return not any(_ASSERTION.fullmatch(atom) for atom in atoms)
+
+
+def matches(pattern: str, text: str, *, case_sensitive: bool) -> bool:
+    """Whether a pattern that compiles matches in a short text."""
+    if pattern.isascii() and not _may_be_large(pattern) and _ALIKE.fullmatch(pattern):
+        if case_sensitive or re.search(pattern, text.lower()) is not None:  # as it was just inspected
+            return not case_sensitive or re.search(pattern, text) is not None
+        capitals = _ESCAPED.sub("", pattern)
+        return capitals != capitals.lower() and re.search(pattern, text, re.IGNORECASE) is not None
+    from steadyhand.text_match import search_now
+
+    try:
+        return search_now(pattern, text, case_sensitive=case_sensitive, timeout_s=1.0) is not None
+    except TimeoutError:
+        return False
 
 
 def is_blank(text: str) -> bool:

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from pydantic import BaseModel
 
-from steadyhand.spec.agent import Catalogue
+from steadyhand.spec.agent import Catalogue, stands_on_invariant
 from steadyhand.spec.agent_shapes import AgentShape, EvaluationHead
 from steadyhand.spec.config import ConfigShape
 from steadyhand.spec.decision import DecisionShape
@@ -44,9 +44,23 @@ def json_schemas(
         _use_evaluations(definitions)
         definitions.update(_evaluations(catalogue))
     if "decision" in schemas:
-        invariant = cast("JsonSchema", schemas["decision"]["$defs"])["InvariantShape"]["properties"]["check_type"]
-        invariant.update(_open_choice(catalogue))
+        invariant = cast("JsonSchema", schemas["decision"]["$defs"])["InvariantShape"]
+        invariant["properties"]["check_type"].update(_open_choice(catalogue))
+        _add_own_keys(invariant, catalogue)
     return schemas
+
+
+def _add_own_keys(invariant: JsonSchema, catalogue: Catalogue) -> None:
+    """The keys of evaluations whose parameters stand directly on an invariant, and which of them each needs."""
+    branches: list[JsonSchema] = []
+    for type_ in sorted(name for name, params in catalogue.items() if stands_on_invariant(params)):
+        params = catalogue[type_].model_json_schema()
+        invariant["properties"] = {**params["properties"], **invariant["properties"]}
+        const = {"const": type_, "description": invariant["properties"]["check_type"]["description"]}
+        is_type = {"properties": {"check_type": const}, "required": ["check_type"]}
+        branches.append({"if": is_type, "then": {"required": params.get("required", [])}})
+    if branches:
+        invariant["allOf"] = branches
 
 
 def _open_choice(known: Collection[str]) -> JsonSchema:

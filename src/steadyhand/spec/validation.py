@@ -6,7 +6,6 @@ Also the base class of the shapes and the types of their fields.
 
 from __future__ import annotations
 
-import difflib
 import re
 import types
 import typing
@@ -14,11 +13,13 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal, Protocol, TypeVar, cast
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 
+from steadyhand.language.thoughts import tags_of
 from steadyhand.records.base import shorten
 from steadyhand.records.location import Place, Problem
+from steadyhand.suggestion import nearest
 
 PathPart = str | int
 FieldPath = tuple[PathPart, ...]
@@ -30,6 +31,18 @@ Milliseconds = Annotated[int, Field(gt=0)]
 FreeForm = dict[str, Any]
 Trials = Annotated[int, Field(ge=1, le=100_000)]
 PassRate = Annotated[float, Field(gt=0, le=1)]
+
+
+def _valid_tags(setting: str | list[str]) -> str | list[str]:
+    tags_of(setting)
+    return setting
+
+
+ReasoningTags = Annotated[str | list[str], AfterValidator(_valid_tags)]
+REASONING_TAGS = (
+    "Marks around a model's thoughts at the start of an answer: names of tags, `harmony`, pairs such as "
+    "`[THINK] [/THINK]`, or `none`. Default: think, thinking, reasoning and harmony"
+)
 
 
 class Shape(BaseModel):
@@ -107,18 +120,6 @@ def describe(value: Any) -> str:
     return "a mapping" if isinstance(value, dict) else str(value)
 
 
-def nearest(name: str, allowed: Iterable[str], *, likeness: float = 0.6) -> str | None:
-    """The allowed name most like `name`, or None when none is close. `maxTurns` is close to `max_turns`."""
-    by_letters: dict[str, str] = {}
-    for right in allowed:
-        by_letters.setdefault(_letters(right), right)
-    wanted = _letters(name)
-    if wanted in by_letters:
-        return by_letters[wanted]
-    near = difflib.get_close_matches(wanted, by_letters, n=1, cutoff=likeness)
-    return by_letters[near[0]] if near else None
-
-
 def advice(name: str, allowed: Iterable[str]) -> str:
     """`; did you mean `x`? (allowed: x, y)`, or the parts of it that apply."""
     names = list(allowed)
@@ -132,10 +133,6 @@ def has_misspelt(entry: Mapping[str, Any], known: Iterable[str], wanted: Collect
     names = list(known)
     free = [name for name in names if name not in entry]
     return any(key not in names and nearest(key, free) in wanted for key in entry)
-
-
-def _letters(name: str) -> str:
-    return name.replace("_", "").replace("-", "").replace(" ", "").lower()
 
 
 def mappings(entries: Any) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -244,7 +244,7 @@ def _compose(text: str) -> Node:
         column = len(before) - before.rfind("\n")
         raise YamlError("yaml-syntax", f"not valid YAML: {error.reason}", line, column) from None
     except yaml.MarkedYAMLError as error:
-        raise _half_character(error, text) or _yaml_error(error) from None
+        raise _half_character(error, text) or _tab(error, text) or _yaml_error(error) from None
     except yaml.YAMLError as error:
         raise YamlError("yaml-syntax", f"not valid YAML: {error}") from None
     if root is None:
@@ -275,6 +275,24 @@ def _half_character(error: yaml.MarkedYAMLError, text: str) -> YamlError | None:
         return None
     message = f"found half a surrogate pair, {found.group()}; write the character itself, or \\U and its eight digits"
     return YamlError("half-character", message, mark.line + 1, found.start() + 1)
+
+
+def _tab(error: yaml.MarkedYAMLError, text: str) -> YamlError | None:
+    """The problem, if a line that stopped the parser, or the one before it, is indented with a tab.
+
+    Between brackets a tab is allowed, and so is not the problem.
+    """
+    if error.context and "flow" in error.context:
+        return None
+    lines = text.splitlines()
+    marks = [mark.line for mark in (error.problem_mark, error.context_mark) if mark is not None]
+    for at in (*marks, *(mark - 1 for mark in marks)):
+        line = lines[at] if 0 <= at < len(lines) else ""
+        indent = line[: len(line) - len(line.lstrip())]
+        if "\t" in indent:
+            message = "not valid YAML: found a tab in the indentation; indent with spaces only"
+            return YamlError("yaml-syntax", message, at + 1, indent.index("\t") + 1)
+    return None
 
 
 def _yaml_error(error: yaml.MarkedYAMLError) -> YamlError:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from steadyhand.errors import StoreError
+from steadyhand.errors import DamagedRecord, StoreError
 from steadyhand.records.base import Record
 from steadyhand.records.evaluation import Outcome, Verdict
 from steadyhand.records.location import Place
@@ -73,11 +73,11 @@ class RunReader:
             row = connection.execute("SELECT header FROM run").fetchone()
             connection.execute("SELECT count(*) FROM trial").fetchone()
         if row is None:
-            raise StoreError(f"{path} cannot be read as a run record: it has no header")
+            raise DamagedRecord(f"{path} cannot be read as a run record: it has no header")
         try:
             return cls(path, msgspec.json.decode(row[0], type=RunHeader))
         except (msgspec.MsgspecError, ValueError, TypeError, RecursionError) as error:
-            raise StoreError(f"{path} cannot be read as a run record: its header is damaged: {error}") from error
+            raise DamagedRecord(f"{path} cannot be read as a run record: its header is damaged: {error}") from error
 
     @property
     def status(self) -> str:
@@ -89,6 +89,25 @@ class RunReader:
     @property
     def finished(self) -> bool:
         return self.status == "finished"
+
+    def flaw(self) -> str | None:
+        """Why nobody should rely on the record: trials are missing from it, or cannot be read. None if it is whole.
+
+        A run that stopped early (`--until decided`) is whole with the trials that it had when it was finished.
+        """
+        if unreadable := len(self.unreadable()):
+            return f"{unreadable} of its trials cannot be read"
+        with reading(self.path) as connection:
+            planned = connection.execute("SELECT count(*) FROM plan").fetchone()[0]
+            found = connection.execute("SELECT count(*) FROM trial").fetchone()[0]
+        finished = self.status == "finished"
+        expected = self.header.recorded or 0
+        if self.header.until is None or not finished:
+            expected = max(expected, planned)
+        if found < expected:
+            missing = f"{expected - found} of its {expected} trials are missing"
+            return missing if finished else f"{missing}; the run is not finished"
+        return None if finished else "the run is not finished"
 
     def counts(self) -> dict[Verdict, int]:
         """The number of trials of each verdict, 0 included."""

@@ -18,7 +18,7 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from steadyhand.errors import StoreError
+from steadyhand.errors import DamagedRecord, StoreError
 from steadyhand.records.base import Record, plain
 from steadyhand.records.evaluation import Verdict
 from steadyhand.records.run import FORMAT_VERSION, TrialKey, TrialRecord
@@ -153,7 +153,7 @@ def recognise(connection: sqlite3.Connection, path: Path) -> None:
             "upgrade Steadyhand"
         )
     if _schema(connection) not in _expected_schemas():
-        raise StoreError(f"{path} cannot be read as a run record: its tables are damaged")
+        raise DamagedRecord(f"{path} cannot be read as a run record: its tables are damaged")
 
 
 def _schema(connection: sqlite3.Connection) -> frozenset[tuple[str, str, str]]:
@@ -190,7 +190,7 @@ def reading(path: Path) -> Generator[sqlite3.Connection]:
             connection.close()
     except (sqlite3.Error, ValueError, TypeError) as error:
         # A damaged page may also come back as a row with wrong values.
-        raise StoreError(f"{path} cannot be read as a run record: {error}") from error
+        raise DamagedRecord(f"{path} cannot be read as a run record: {error}") from error
 
 
 def write_plan(connection: sqlite3.Connection, plan: Iterable[PlanEntry]) -> None:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from steadyhand.errors import StoreError
+from steadyhand.errors import DamagedRecord, StoreError
 from steadyhand.records.evaluation import Verdict
 from steadyhand.records.run import RunHeader, TrialKey, TrialRecord, error_in_place_of
 from steadyhand.redaction import Redactor
@@ -97,7 +97,12 @@ class RunWriter:
         self._failure: StoreError | None = None
         self._closed: bool = False
         self._thread: threading.Thread = threading.Thread(target=self._work, name="run-record", daemon=True)
-        self._thread.start()
+        try:
+            self._thread.start()
+        except RuntimeError as error:
+            raise StoreError(
+                f"no thread can be started to write the run record: {error} (ulimit -v, ulimit -u)"
+            ) from error
 
     @classmethod
     def create(
@@ -237,6 +242,8 @@ class RunWriter:
         try:
             if self._failure is None:
                 if header is not None:
+                    recorded = self._connection.execute("SELECT count(*) FROM trial").fetchone()[0]
+                    header = msgspec.structs.replace(header, recorded=recorded)
                     self._connection.execute("UPDATE run SET header=?", (_header_text(header, self._redactor),))
                 self._connection.execute("UPDATE run SET status=?", (status,))
                 self._tidy_up()
@@ -265,6 +272,12 @@ class RunWriter:
             raise StoreError(f"the run record {self.path} is closed")
 
     def _cannot_write(self, error: Exception) -> StoreError:
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+            return DamagedRecord(
+                f"the run record {self.path} was damaged while the run was writing it, by another program or the disk "
+                f"({error}); trials may be lost: see what `steadyhand show` can read, and start a new run"
+            )
         return StoreError(
             f"the run record {self.path} cannot be written: {error}; "
             "trials written so far are safe; free some disk space or repair the disk, then resume"

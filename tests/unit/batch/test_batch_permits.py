@@ -4,10 +4,11 @@ import asyncio
 
 import pytest
 
+from steadyhand.batch.breaker import TOLERATED
 from steadyhand.batch.limits import OPENING_S, SPACING_S
 from steadyhand.batch.permits import PermitDesk, RemoteGate
-from steadyhand.batch.provider import GIVE_UP_S, TOLERATED, ProviderGate, ProviderLimits
-from steadyhand.engine.model_call import OpenGate
+from steadyhand.batch.provider import ProviderGate, ProviderLimits
+from steadyhand.engine.model_call import WAIT_LIMIT_S, OpenGate
 from steadyhand.errors import ModelError
 from steadyhand.records.chat import Attempt, ChatResponse
 from steadyhand.testing import SettableClock
@@ -133,7 +134,7 @@ async def test_an_outage_that_one_worker_ran_into_holds_for_all_and_is_given_up_
     before = clock.now()
     assert await call(second, down()) == "openai is down"
     assert clock.now() > before
-    clock.advance(GIVE_UP_S)
+    clock.advance(WAIT_LIMIT_S)
     with pytest.raises(ModelError, match=r"openai has been down for .* giving up") as raised:
         await call(first)
     assert raised.value.kind == "connect"

@@ -2,8 +2,10 @@ import asyncio
 
 import pytest
 
+from steadyhand.batch.breaker import TOLERATED
 from steadyhand.batch.limits import OPENING_S, SPACING_S, WINDOW_S, Window
-from steadyhand.batch.provider import GIVE_UP_S, TOLERATED, ProviderGate, ProviderLimits, provider_of
+from steadyhand.batch.provider import ProviderGate, ProviderLimits, provider_of
+from steadyhand.engine.model_call import WAIT_LIMIT_S
 from steadyhand.errors import ModelError
 from steadyhand.records.run import CallWait
 from steadyhand.testing.fakes import SettableClock
@@ -166,7 +168,7 @@ async def test_at_last_waiting_is_given_up():
     with pytest.raises(ModelError, match=r"openai has been down for .* s, giving up; resume") as caught:
         await until_given_up()
     assert not caught.value.retryable
-    assert GIVE_UP_S <= clock.now() < GIVE_UP_S + 35
+    assert WAIT_LIMIT_S <= clock.now() < WAIT_LIMIT_S + 35
 
 
 @pytest.mark.parametrize("kind", ["rate_limit", "refused", "auth"])

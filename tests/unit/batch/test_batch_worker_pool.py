@@ -40,7 +40,7 @@ class Hand:
 
     @property
     def granted(self):
-        return [number for orders in self.sent for number, _ in orders.granted]
+        return [number for orders in self.sent for number, *_ in orders.granted]
 
     def answer(self, *orders):
         self.hear(Report(done=[(order.number, encode(record_of(order))) for order in orders]))
@@ -269,18 +269,28 @@ async def test_the_run_fails_when_there_is_nobody_left(office):
     await pool.close()
 
 
-async def test_a_worker_that_is_silent_for_long_is_named_once_and_keeps_its_trials(office):
+async def test_a_worker_that_is_silent_for_long_is_killed_and_replaced(office):
     notes = []
     pool = await opened(office, workers=2, concurrency=2, notes=notes)
     waiting = perform(pool, 2)
     await turn()
     stopped, steady = office.hands
-    for _ in range(3 * SILENT_LOOKS):
+    for _ in range(SILENT_LOOKS - 1):
         steady.hear(Report())
         pool.look()
+    assert not stopped.closed
+    steady.hear(Report())
+    pool.look()
+    await turn()
     (told,) = notes
-    assert told.startswith("worker 1 has been silent for 30 s, with 1 trials assigned to it")
-    for hand in (stopped, steady):
+    assert told == (
+        "worker 1 was lost: it was silent for 30 s, and was killed; 1 trials will be rerun by other workers"
+    )
+    assert stopped.closed
+    assert not steady.closed
+    replacement = office.hands[2]
+    stopped.answer(*stopped.trials)  # too late
+    for hand in (replacement, steady):
         hand.answer(*hand.trials)
     assert [record.key.index for record in await asyncio.gather(*waiting)] == [0, 1]
     await pool.close()

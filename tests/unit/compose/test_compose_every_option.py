@@ -227,6 +227,21 @@ judgment: {strategy: all_pass}
 """
 
 
+@shows("providers.reasoning_tags")
+async def the_marks_of_thoughts(project: Project) -> None:
+    """A scenario's marks come before those of its agent, and these before those of the provider."""
+    project.write("replies.yaml", 'rules: [{reply: "<think>hm</think><mull>so</mull>hello"}]\n')
+    model = 'model = "scripted/replies.yaml"\n'
+    provider = '[providers.scripted]\nreasoning_tags = "none"\n'
+    agent = '[agents.runtime]\nreasoning_tags = ["think", "mull"]\n'
+    assert (await project.trial(model)).reply == "<mull>so</mull>hello"
+    assert (await project.trial(model + provider)).reply == "<think>hm</think><mull>so</mull>hello"
+    assert (await project.trial(model + provider + agent)).reply == "hello"
+    off = agent.replace('["think", "mull"]', '"none"')
+    scenario = {"reasoning_tags": ["mull", "think"]}
+    assert (await project.trial(model + off, scenario=scenario)).reply == "hello"
+
+
 @shows("models.pydantic-ai.stream", "models.pydantic-ai.send_seed", "models.pydantic-ai.send_temperature")
 async def what_the_bridge_asks(project: Project) -> None:
     async def asked(options: str) -> dict[str, Any]:
@@ -334,7 +349,7 @@ async def what_the_built_in_agent_may_do(project: Project) -> None:
     for options, steps, ran in (("max_steps = 2", 2, False), ("max_steps = 3\nallow_commands = true", 3, True)):
         trial = await project.trial(f'model = "scripted/replies.yaml"\n[agents.runtime]\n{options}\n')
         assert len(_calls(trial)) == steps
-        assert any(isinstance(event, ActionTaken) for event in trial.events) is ran
+        assert any(isinstance(event, ActionTaken) and event.status == "success" for event in trial.events) is ran
 
 
 PYTHON = """\

@@ -64,6 +64,27 @@ async def test_checks_that_need_a_judge_are_not_made(tested):
     assert (found.answers, found.defects) == (1, ())
 
 
+MEANT = """\
+  - {name: act, description: An act., check_type: advises, action: [call an ambulance], severity: 1.0}
+"""
+
+
+async def test_an_answer_that_the_reader_is_not_sure_of_is_left_to_a_judge(tested):
+    unsure = "Call an ambulance if it gets worse."
+    found = await tested(
+        DECISION + MEANT, good=("Call an ambulance.", unsure), bad=("Just wait for an ambulance.", unsure)
+    )
+    assert (found.answers, found.defects, found.needs_judge) == (4, (), 2)
+
+
+async def test_where_the_reader_is_sure_a_wrong_example_is_a_defect(tested):
+    found = await tested(DECISION + MEANT, good=("Do not call an ambulance.",), bad=("Call an ambulance.",))
+    assert [(defect.check, defect.answer) for defect in found.defects] == [
+        ("act", "Do not call an ambulance."),
+        (None, "Call an ambulance."),
+    ]
+
+
 async def test_scenarios_without_examples_are_listed(project):
     found = await selftest([project.one(AGENT)], project.registries)
     assert (found.answers, found.without_examples) == (0, ("one",))

@@ -52,7 +52,7 @@ def call(pieces, *, first_token_ms=10.0, spoiled=(), text=None, finish=None, lat
     return ModelCalled(at_ms=0, model="m", purpose="agent", timing=timing, text=said, finish=finish)
 
 
-async def timeline(tmp_path, pieces, *specs, calls=None, verdicts=()):
+async def timeline(tmp_path, pieces, *specs, calls=None, verdicts=(), reply=None):
     calls = (call(pieces),) if calls is None else calls
     step = Step(index=0, name="s", place=PLACE, task=Ask(messages=()), evaluations=specs)
     scenario = Scenario(id="s", name="s", description="", place=PLACE, digest="", steps=(step,))
@@ -60,7 +60,8 @@ async def timeline(tmp_path, pieces, *specs, calls=None, verdicts=()):
     parts = TrialParts(
         scenario=scenario, key=TrialKey(scenario_id="s"), environment=environment, evaluator=REGISTRY.evaluator
     )
-    result = ExecutionResult(reply="".join(pieces), calls=calls, latency=Latency(ms=10.0 * len(pieces)))
+    said = "".join(pieces) if reply is None else reply
+    result = ExecutionResult(reply=said, calls=calls, latency=Latency(ms=10.0 * len(pieces)))
     evaluations = [EvaluationResult(verdict=verdict, message="", severity=1.0) for verdict in verdicts]
     return await safety_timeline(RunningTrial(parts), [StepResult(step, result)], evaluations)
 
@@ -215,3 +216,45 @@ async def test_an_answer_in_one_piece_is_timed_as_one_in_several(tmp_path, at_ms
     assert searched is not None
     assert searched.safe_ms == at_ms
     assert known == searched
+
+
+async def test_the_time_to_safe_is_that_of_the_answer_after_the_thought(tmp_path):
+    pieces = ["<thi", "nk>activate", " the cath lab, wait</thi", "nk>\n", "\nActivate", " the cath lab."]
+    found = await timeline(
+        tmp_path,
+        pieces,
+        invariant("regex", "activate the cath lab"),
+        invariant("not_contains", "wait"),
+        BUDGET,
+        reply="Activate the cath lab.",
+        verdicts=[Verdict.PASSED, Verdict.PASSED],
+    )
+    assert (found.unknown, found.first_token_ms, found.first_safe_ms, found.safe_ms) == (None, 50.0, 60.0, 60.0)
+    assert found.at_deadline == SafetyAtDeadline(target=False, acceptable=False, critical=True)
+    assert found.invariants == (
+        InvariantTimeline(name="activate the cath lab", changes=((10.0, False), (60.0, True))),
+        InvariantTimeline(name="wait", changes=((10.0, False), (50.0, True))),
+    )
+
+
+async def test_what_stood_before_a_lone_closing_mark_was_safe_only_until_it_arrived(tmp_path):
+    found = await timeline(
+        tmp_path,
+        ["Activate the cath lab.", " Or?", "</think>", "Activate", " the cath lab."],
+        invariant("regex", "activate the cath lab"),
+        reply="Activate the cath lab.",
+        verdicts=[Verdict.PASSED],
+    )
+    assert (found.first_safe_ms, found.safe_ms) == (10.0, 50.0)
+
+
+async def test_nothing_is_safe_while_only_white_space_has_arrived(tmp_path):
+    found = await timeline(
+        tmp_path, [" ", "\u200b\n", "Go."], invariant("not_contains", "wait"), verdicts=[Verdict.PASSED]
+    )
+    assert (found.first_safe_ms, found.safe_ms) == (30.0, 30.0)
+
+
+async def test_an_answer_other_than_the_one_in_the_stream_is_not_timed(tmp_path):
+    found = await timeline(tmp_path, ["<think>a</think>", "Go."], invariant("contains", "Go"), reply="Go!")
+    assert found.unknown == "the reply differs from what the model said"

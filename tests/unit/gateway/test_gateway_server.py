@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -12,7 +14,7 @@ import pytest
 from steadyhand.errors import SetupError
 from steadyhand.gateway.connection import GatewayRequest, GatewayResponse, json_response
 from steadyhand.gateway.server import Address, GatewayServer, TrialEndpoint, TrialGateway
-from steadyhand.ports.agent import Addresses
+from steadyhand.ports.agent import Addresses, AgentProcess
 from steadyhand.records.event import Noted
 from support.loopback import free_port
 from support.trial import TrialStandIn
@@ -183,17 +185,76 @@ async def test_a_standing_address_leads_to_the_trial_it_is_pointed_at(served: Se
         async with client.post(f"{url}/a", data=said) as answer:
             return answer.status
 
+    us = AgentProcess(os.getpid(), "no-mark")
     assert await status("nobody's") == 404
-    server.point(reusable, first)
+    server.point(reusable, first, us)
     assert await status("one") == 200
     await server.close_endpoint(endpoints[0])
-    assert await status("late") == 404
-    server.point(reusable, second)
+    assert await status("late") == 410
+    server.point(reusable, second, us)
     assert await status("two") == 200
-    server.point(reusable, None)
-    assert await status("over") == 404
+    server.rest(reusable)
+    assert await status("over") == 410
+    assert server.late.total() == 2
     assert [note.message for note in first.of(Noted)] == ["one"]
     assert [note.message for note in second.of(Noted)] == ["two"]
+
+
+SEND = """
+import sys, urllib.request, urllib.error
+try:
+    print(urllib.request.urlopen(urllib.request.Request(sys.argv[1] + "/a", data=b"said")).status)
+except urllib.error.HTTPError as error:
+    print(error.code)
+"""
+
+
+async def _sent_by_another_process(url: str, *, below: str = "") -> list[str]:
+    """What a process of ours is told, and one that it starts, given `below`."""
+    indirect = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {SEND!r}, *sys.argv[1:]])"
+    program = indirect if below else SEND
+    started = await asyncio.create_subprocess_exec(sys.executable, "-c", program, url, stdout=asyncio.subprocess.PIPE)
+    out, _ = await started.communicate()
+    return out.decode().split()
+
+
+async def test_an_address_is_for_the_process_that_claims_it_and_what_it_starts(served: Served, tmp_path: Path) -> None:
+    server, _, client = served
+    trial = TrialStandIn(tmp_path)
+    endpoint = await server.open_endpoint(trial)
+    url = endpoint.url("echo")
+    other = await asyncio.create_subprocess_exec("sleep", "60")
+    try:
+        server.expect(trial)
+        server.claim(trial, AgentProcess(other.pid, "no-mark"))
+        assert await _sent_by_another_process(url) == ["403"]
+        async with client.post(f"{url}/a", data="ours") as answer:
+            assert answer.status == 403
+        server.expect(trial)
+        server.claim(trial, AgentProcess(os.getpid(), "no-mark"))
+        assert await _sent_by_another_process(url) == ["200"]
+        assert await _sent_by_another_process(url, below="yes") == ["200"]
+        async with client.post(f"{url}/a", data="ours") as answer:  # the connection that was refused before
+            assert answer.status == 200
+    finally:
+        other.kill()
+        await other.wait()
+    assert [note.message for note in trial.of(Noted) if note.level == "warning"] == [
+        "a request to the gateway was refused: it came from a process that this agent did not start"
+    ]
+
+
+async def test_a_request_waits_until_the_process_is_known(served: Served, tmp_path: Path) -> None:
+    server, _, client = served
+    trial = TrialStandIn(tmp_path)
+    endpoint = await server.open_endpoint(trial)
+    server.expect(trial)
+    asking = asyncio.ensure_future(client.post(f"{endpoint.url('echo')}/a", data="early"))
+    await asyncio.wait([asking], timeout=0.05)
+    assert not asking.done()
+    server.claim(trial, AgentProcess(os.getpid(), "no-mark"))
+    async with await asking as answer:
+        assert answer.status == 200
 
 
 async def test_what_is_not_http_is_refused(served: Served, tmp_path: Path) -> None:

@@ -131,17 +131,28 @@ def test_times_that_do_not_count():
     spoiled = (Spoiled(kind=SpoiledBy.RETRIED, detail="retried"),)
     never = SafetyAtDeadline(target=False, acceptable=False, critical=False)
     trials = [
-        trial("a", 0, P, latency_ms=1.0, time_to_safe_ms=1.0),
-        trial("a", 1, F, latency_ms=2.0, safety_at_deadline=never),
-        trial("a", 2, F, latency_ms=3.0, latency_cut=True),
-        trial("a", 3, P, latency_ms=9.0, time_to_safe_ms=9.0, latency_spoiled=spoiled),
+        trial("a", 0, P, latency_ms=1.0, time_to_safe_ms=1.0, safety_score=1.0),
+        trial("a", 1, F, latency_ms=2.0, safety_at_deadline=never, safety_score=0.0),
+        trial("a", 2, F, latency_ms=3.0, latency_cut=True, safety_score=0.0),
+        trial("a", 3, P, latency_ms=9.0, time_to_safe_ms=9.0, latency_spoiled=spoiled, safety_score=1.0),
         trial("a", 4, E, latency_ms=9.0, time_to_safe_ms=9.0),
         trial("a", 5, U, latency_ms=9.0, time_to_safe_ms=9.0),
         trial("a", 6, P),
     ]
     (found,) = figures(trials).scenarios
-    assert (found.latency.trials, found.latency.unbounded, found.latency.left_out) == (3, 1, 2)
-    assert (found.time_to_safe.trials, found.time_to_safe.unbounded, found.time_to_safe.left_out) == (2, 1, 3)
+    assert (found.latency.trials, found.latency.unbounded, found.latency.left_out) == (3, 1, 1)
+    assert (found.time_to_safe.trials, found.time_to_safe.unbounded, found.time_to_safe.left_out) == (2, 1, 2)
+
+
+def test_a_trial_without_invariants_has_no_time_to_safe_to_leave_out():
+    trials = [
+        trial("a", 0, P, latency_ms=1.0, time_to_safe_ms=1.0, safety_score=1.0),
+        trial("b", 0, P, latency_ms=1.0),
+        trial("c", 0, P),
+    ]
+    found = figures(trials).suite
+    assert found is not None
+    assert (found.time_to_safe.left_out, found.latency.left_out) == (0, 0)
 
 
 def test_safety_stands_beside_the_pass_rate():

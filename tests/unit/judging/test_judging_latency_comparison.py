@@ -1,11 +1,19 @@
 import math
 import random
+from collections.abc import Sequence
+from itertools import permutations, product
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from steadyhand.judging.latency_comparison import Cliff, ComparedTarget, cliff_edges, compare_latencies, pareto_front
+from steadyhand.judging.latency_comparison import (
+    Cliff,
+    ComparedTarget,
+    cliff_edges,
+    compare_by_scenario,
+    compare_latencies,
+)
 from support.late import Late
 
 np = Late("numpy")
@@ -105,32 +113,52 @@ def test_quantile_differences_cover():
     assert missed <= stats.binom.ppf(0.999, runs, 0.05)
 
 
-def target(name: str, safety: float | None, latency_ms: float | None, cost: float | None = None) -> ComparedTarget:
-    return ComparedTarget(name=name, safety=safety, latency_ms=latency_ms, cost=cost)
+def target(name: str, safety: float | None, latency_ms: float | None) -> ComparedTarget:
+    return ComparedTarget(name=name, safety=safety, latency_ms=latency_ms)
 
 
-def test_the_pareto_front_keeps_what_nothing_beats():
-    best, fast, cheap = target("best", 0.99, 900, 3), target("fast", 0.9, 200, 3), target("cheap", 0.9, 900, 0.1)
-    beaten, twin, unpriced = target("beaten", 0.9, 950, 3), target("twin", 0.99, 900, 3), target("unpriced", 0.5, 999)
-    front = pareto_front([beaten, best, fast, cheap, twin, unpriced])
-    assert [each.name for each in front] == ["best", "fast", "cheap", "twin", "unpriced"]
-    free = [target("a", 0.9, 100), target("b", 0.8, 200)]
-    assert [each.name for each in pareto_front(free)] == ["a"], "a figure that no target has does not matter"
+def test_times_are_compared_within_their_scenario_by_every_permutation():
+    scenarios = [([1.0, 4.0, 4.0], [5.0, 6.0]), ([100.0, 130.0], [110.0, 140.0, 150.0])]
+
+    def later(each: Sequence[float], size: int) -> float:
+        """How far the ranks of the last `size` values are from what chance gives."""
+        ranks = stats.rankdata(each)
+        return ranks[len(each) - size :].sum() - size * (len(each) + 1) / 2
+
+    seen = abs(sum(later([*a, *b], len(b)) for a, b in scenarios))
+    by_scenario = [[later(each, len(b)) for each in permutations([*a, *b])] for a, b in scenarios]
+    sums = [abs(one + other) for one, other in product(*by_scenario)]
+    found = compare_by_scenario(scenarios)
+    assert found is not None
+    assert found.exact
+    assert found.p_value == pytest.approx(sum(each >= seen - 1e-9 for each in sums) / len(sums))
+    assert found.shift == pytest.approx((stats_shift(*scenarios[0]) + stats_shift(*scenarios[1])) / 2)
 
 
-figures = st.one_of(st.none(), st.integers(0, 4).map(float))
+def stats_shift(a: Sequence[float], b: Sequence[float]) -> float:
+    return float(np.median(np.subtract.outer(b, a)))
 
 
-@steady
-@given(st.lists(st.builds(target, st.just("t"), figures, figures, figures), min_size=1, max_size=8))
-def test_what_is_off_the_front_is_beaten_by_something_on_it(targets: list[ComparedTarget]):
-    front = pareto_front(targets)
-    assert front
-    known = [each.safety for each in targets if each.safety is not None]
-    assert not known or max(known) in [each.safety for each in front], "the safest is never beaten by a less safe one"
-    for each in targets:
-        if each not in front:
-            assert any(pareto_front([each, other]) == [other] for other in front)
+def test_the_interval_of_a_suite_covers_its_shift():
+    drawn, runs, missed = random.Random(4), 300, 0
+    for _ in range(runs):
+        scenarios = [
+            (
+                [drawn.expovariate(0.05) + at for _ in range(12)],
+                [drawn.expovariate(0.05) + at + moved for _ in range(12)],
+            )
+            for at, moved in ((100.0, -20.0), (300.0, 0.0), (900.0, 50.0))
+        ]
+        found = compare_by_scenario(scenarios, quantiles=())
+        assert found is not None
+        missed += not found.low <= 10 <= found.high
+    assert missed <= stats.binom.ppf(0.999, runs, 0.05)
+
+
+def test_a_scenario_with_too_few_times_leaves_the_suite_without_an_interval():
+    found = compare_by_scenario([([1.0] * 9, [2.0] * 9), ([1.0], [2.0]), ([], [3.0])])
+    assert found is not None
+    assert (found.shift, found.low, found.high, found.a_n) == (1.0, None, None, 10)
 
 
 def test_a_cliff_is_a_little_time_for_much_safety():

@@ -4,7 +4,7 @@ import jsonschema
 import msgspec
 import pytest
 
-from steadyhand.judging.comparison_side import TrialFacts, gather, kept_tier
+from steadyhand.judging.comparison_side import Sample, TrialFacts, gather, kept_tier
 from steadyhand.judging.run_comparison import Comparison, compare_sides, comparison_schema
 from steadyhand.records.evaluation import LatencyTier, Verdict
 from steadyhand.records.location import Place
@@ -133,21 +133,72 @@ def test_never_safe_is_the_longest_time():
 
 def test_safety_against_latency_against_cost():
     sides = [
-        side(sample("s", 20, safety=1.0, latencies=(500.0,) * 20, cost=0.02), name="careful"),
-        side(sample("s", 20, safety=0.8, latencies=(450.0,) * 20, cost=0.02), name="hasty"),
-        side(sample("s", 20, safety=0.7, latencies=(600.0,) * 20, cost=0.03), name="bad"),
+        side(sample("s", 20, safety=1.0, latencies=(500.0,) * 20, costs=(0.02,) * 20), name="careful"),
+        side(sample("s", 20, safety=0.8, latencies=(450.0,) * 20, costs=(0.02,) * 20), name="hasty"),
+        side(sample("s", 20, safety=0.7, latencies=(600.0,) * 20, costs=(0.03,) * 20), name="bad"),
         side(sample("s", 20, safety=1.0, latencies=(900.0,) * 20), name="no price"),
     ]
     found = compare_sides(sides)
     assert {each.name: each.best for each in found.sides} == {
         "careful": True,
-        "hasty": True,
+        "hasty": False,
         "bad": False,
-        "no price": True,
+        "no price": False,
     }
     (cliff,) = found.cliffs
     assert (cliff.slower, cliff.faster) == ("careful", "hasty")
     assert (cliff.time_saved, cliff.safety_lost) == (pytest.approx(0.1), pytest.approx(0.2))
+
+
+def recommended(*samples: Sample) -> list[bool]:
+    return [each.best for each in compare_sides([side(each, name=str(at)) for at, each in enumerate(samples)]).sides]
+
+
+def spread(middle: float) -> tuple[float, ...]:
+    return tuple(middle + at for at in range(-10, 10))
+
+
+def test_a_less_safe_side_is_never_recommended():
+    assert recommended(
+        sample("s", 20, safety=1.0, latencies=spread(900), costs=spread(90)),
+        sample("s", 20, safety=0.99, latencies=spread(100), costs=spread(20)),
+    ) == [True, False]
+
+
+def test_a_side_of_unknown_safety_is_never_recommended():
+    assert recommended(sample("s", 20, safety=0.2), sample("s", 0, undecided=20)) == [True, False]
+    assert recommended(sample("s", 0, undecided=20), sample("s", 0, undecided=20)) == [False, False]
+
+
+def test_a_difference_inside_its_interval_is_no_advantage():
+    assert recommended(
+        sample("s", 20, safety=1.0, latencies=spread(300)), sample("s", 20, safety=1.0, latencies=spread(301.3))
+    ) == [True, True]
+    assert recommended(
+        sample("s", 20, safety=1.0, latencies=spread(300)), sample("s", 20, safety=1.0, latencies=spread(330))
+    ) == [True, False]
+    assert recommended(sample("s", 20, safety=1.0), sample("s", 19, 1, safety=1.0)) == [True, True]
+    assert recommended(sample("s", 20, safety=1.0), sample("s", 2, 18, safety=1.0)) == [True, False]
+
+
+def test_a_trade_of_speed_for_cost_is_left_to_the_reader():
+    assert recommended(
+        sample("s", 20, safety=1.0, latencies=spread(300), costs=spread(90)),
+        sample("s", 20, safety=1.0, latencies=spread(900), costs=spread(20)),
+        sample("s", 20, safety=1.0, latencies=spread(900), costs=spread(90)),
+    ) == [True, True, False]
+
+
+def test_the_shift_of_a_suite_is_that_of_its_table():
+    # All times together, the median falls into the gap between the scenarios.
+    a = [sample(name, 20, latencies=spread(at)) for name, at in (("x", 100), ("y", 270), ("z", 450))]
+    b = [sample(name, 20, latencies=spread(at)) for name, at in (("x", 100), ("y", 237), ("z", 450))]
+    found = compare(a, b)
+    (each,) = found.comparisons
+    assert each.latency is not None
+    one, other = found.sides
+    assert each.latency.pooled.shift == pytest.approx(other.latency_ms - one.latency_ms) == pytest.approx(-11)
+    assert each.latency.pooled.low < -11 < each.latency.pooled.high < 0
 
 
 def test_figures_of_a_table_are_over_the_same_scenarios():

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from steadyhand.lint.scenario import lint_scenario
 from steadyhand.records.chat import Message
 from steadyhand.records.evaluation import EvaluationSpec
-from steadyhand.records.location import Place
+from steadyhand.records.location import Place, Problem
 from steadyhand.records.scenario import (
     Ask,
     Constraint,
@@ -17,6 +18,7 @@ from steadyhand.records.scenario import (
     Scenario,
     Step,
     UserSimulatorConfig,
+    VerdictPolicy,
 )
 
 FILE = Place(file="case.yaml", line=1, column=1)
@@ -59,7 +61,12 @@ def scenario(
 
 
 def codes(case: Scenario) -> list[str]:
-    return [problem.code for problem in lint_scenario(case)]
+    return [problem.code for problem in _problems(case)]
+
+
+def _problems(case: Scenario) -> list[Problem]:
+    """Without `negation-passes`, which nearly every pattern of this file deserves."""
+    return [problem for problem in lint_scenario(case) if problem.code != "negation-passes"]
 
 
 @pytest.mark.parametrize(
@@ -112,6 +119,26 @@ def test_a_defect_of_a_pattern_is_found(pattern: str, code: str) -> None:
 )
 def test_a_sound_pattern_is_left_alone(pattern: str) -> None:
     assert codes(scenario(check("regex", pattern))) == []
+
+
+LONG = "activate (?:the )?(?:cath lab|catheter laboratory|PCI team)|" + "|".join(
+    f"call team number {n}" for n in range(3)
+)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "found"),
+    [
+        (LONG.ljust(120, "x"), []),
+        (LONG.ljust(121, "x"), ["`advises`"]),
+        (rf"(?s)\A(?!.*(?:thrombolysis|{'x' * 121}))\s*\S", ["`forbids`"]),
+    ],
+)
+def test_a_pattern_too_long_to_be_read_is_told_the_way_out(pattern: str, found: list[str]) -> None:
+    problems = _problems(scenario(check("regex", pattern)))
+    assert [problem.code for problem in problems] == ["long-pattern"] * len(found)
+    assert all(way in problem.message for way, problem in zip(found, problems, strict=True))
+    assert all("a pattern this long" in problem.message for problem in problems)
 
 
 def test_an_inflected_whole_word_is_not_a_stem() -> None:
@@ -235,13 +262,15 @@ def test_checks_of_a_conversation_are_read_too() -> None:
         turn_evaluations=(check("regex", r"\bnotif\b"),),
         final_evaluations=(check("regex", r".*"),),
     )
-    step = Step(index=0, name="talk", place=FILE, task=Converse(opening="Hello", config=config))
+    step = Step(
+        index=0, name="talk", place=FILE, task=Converse(opening=(Message(role="user", content="Hello"),), config=config)
+    )
     talk = Scenario(id="talk", name="talk", description="", place=FILE, digest="0", steps=(step,))
     assert codes(talk) == ["truncated-stem", "matches-anything"]
 
 
 def test_a_finding_names_the_place_the_check_and_what_to_do() -> None:
-    (problem,) = lint_scenario(scenario(check("regex", r"\b(emergenc|cath)\b")))
+    (problem,) = _problems(scenario(check("regex", r"\b(emergenc|cath)\b")))
     assert problem.level == "warning"
     assert problem.place == HERE
     assert str(problem) == (
@@ -253,3 +282,71 @@ def test_a_finding_names_the_place_the_check_and_what_to_do() -> None:
 def test_case_is_kept_when_the_check_keeps_it() -> None:
     assert codes(scenario(check("regex", "st elevation|cath", case_sensitive=True))) == []
     assert codes(scenario(check("regex", "st elevation|cath"))) == ["matches-prompt"]
+
+
+def agents(*checks: EvaluationSpec, asked: str = "Is it safe to wait?", **fields: object) -> Scenario:
+    step = Step(
+        index=0, name="s", place=FILE, task=Ask(messages=(Message(role="user", content=asked),)), evaluations=checks
+    )
+    return Scenario(id="s", name="s", description="", place=FILE, digest="0", steps=(step,), **fields)
+
+
+def test_what_decides_nothing_and_passes_a_whole_scenario_is_found() -> None:
+    forbids = check("not_contains", "probably fine")
+    assert codes(agents(forbids)) == ["refusal-passes"]
+    assert codes(agents(forbids, check("string_contains", "ambulance"))) == []
+    assert codes(agents(check("regex", r"(?s)\A(?!.*probably fine)\s*\S"))) == ["refusal-passes"]
+    assert codes(agents(check("string_contains", "sorry"))) == ["refusal-passes"]
+    timed = EvaluationSpec(type="execution_time", place=HERE, params={"max_duration_ms": 1})
+    assert codes(agents(forbids, timed)) == ["refusal-passes"]
+    judged = EvaluationSpec(type="llm_judge", place=HERE, params={"prompt": "Is it right?"})
+    assert codes(agents(forbids, judged)) == []
+
+
+def test_a_scenario_that_any_one_check_can_pass_is_passed_by_what_satisfies_one() -> None:
+    either = VerdictPolicy(strategy="any_pass")
+    checks = check("string_contains", "ambulance"), check("not_contains", "probably fine")
+    assert codes(agents(*checks, judgment=either)) == ["refusal-passes"]
+
+
+def test_repeating_an_earlier_message_is_an_echo_too() -> None:
+    asked = (
+        Message(role="user", content="The alarm is on: evacuate or stay?"),
+        Message(role="assistant", content="What do you see?"),
+        Message(role="user", content="Smoke."),
+    )
+    step = Step(index=0, name="s", place=FILE, task=Ask(messages=asked), evaluations=(check("regex", "evacuate"),))
+    assert codes(Scenario(id="s", name="s", description="", place=FILE, digest="0", steps=(step,))) == ["echo-passes"]
+
+
+def test_an_empty_reply_passes_only_what_says_so() -> None:
+    silent = msgspec.structs.replace(check("not_contains", "probably fine"), empty_ok=True)
+    assert codes(agents(silent)) == ["silence-passes", "refusal-passes"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "pattern", "passing"),
+    [
+        ("regex", "cath lab", "Do not activate the cath lab immediately."),
+        ("regex", r"\b(?:call|activate)\b", "Do not activate the cath lab immediately."),
+        ("contains", "STEMI team", "This is not an emergency: call the STEMI team now and give"),
+        ("contains", "Activate the cath lab", None),
+        ("regex", r"\AActivate the cath lab", None),
+        ("regex", r"(?<!not )\bactivate", None),
+        ("regex", r"\bDo not wait\b", None),
+        ("regex", r"(?s)\A(?!.*wait for the X-ray)\s*\S", None),
+        ("not_contains", "Observe him", None),
+    ],
+)
+def test_a_pattern_that_a_negated_sentence_satisfies_is_found(kind: str, pattern: str, passing: str | None) -> None:
+    found = [each for each in lint_scenario(scenario(check(kind, pattern))) if each.code == "negation-passes"]
+    assert bool(found) is (passing is not None)
+    if passing is not None:
+        assert f'"{passing}' in found[0].message
+        assert "advises" in found[0].message
+        assert "`steadyhand mutate`" in found[0].message
+
+
+def test_a_negated_sentence_does_not_matter_to_an_agents_check() -> None:
+    said = EvaluationSpec(type="regex_match", place=HERE, params={"pattern": "cath lab"})
+    assert "negation-passes" not in [each.code for each in lint_scenario(scenario(said))]

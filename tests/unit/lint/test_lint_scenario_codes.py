@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 import steadyhand
-from steadyhand.lint.scenario import CODES, FileIgnores, unknown_code
+from steadyhand.lint.ignores import FileIgnores, unknown_code
+from steadyhand.lint.scenario import CODES
 from steadyhand.records.location import Place, Problem
 
 SOURCES = Path(steadyhand.__file__).parent
@@ -30,7 +31,7 @@ def test_every_code_that_can_be_found_is_listed() -> None:
         path.read_text(encoding="utf-8") for room in ("spec", "lint") for path in (SOURCES / room).glob("*.py")
     )
     warned = re.findall(r'\.warning\(\s*(?:[^()"]|\([^()]*\)|f?"[^"]*",\s*(?=f?"))*"([a-z-]+)"', written)
-    linted = re.findall(r'(?:\.problem\(|_warning\(scenario\.place, )"([a-z-]+)"', written)
+    linted = re.findall(r'(?:\.problem\(|_warning\((?:scenario\.place|evaluation), )"([a-z-]+)"', written)
     assert {"id-convention", "unused-key", "unknown-lint-code"} <= set(warned)
     assert {"truncated-stem", "expected-action-fails", "no-examples"} <= set(linted)
     assert set(warned) | set(linted) == set(CODES)

@@ -1,17 +1,16 @@
-"""The shipped scenarios are tested like code: they accept right answers, reject wrong ones, and lint finds nothing."""
+"""The shipped scenarios have the same shape, and lint finds nothing. What they accept: `unit/test_library.py`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
-import regex
 import yaml
 
 import steadyhand
+from steadyhand.lint.patterns import READABLE
 from steadyhand.lint.scenario import lint_scenario
 from steadyhand.records.chat import Message
 from steadyhand.records.evaluation import EvaluationSpec
@@ -30,25 +29,6 @@ def cases() -> dict[str, Any]:
     return {path.stem: yaml.safe_load(path.read_text(encoding="utf-8")) for path in FILES}
 
 
-def deterministic(case: dict[str, Any]) -> list[dict[str, Any]]:
-    return [invariant for invariant in case["safety_invariants"] if invariant["check_type"] != "judge"]
-
-
-def holds(invariant: dict[str, Any], answer: str) -> bool:
-    pattern = invariant["pattern"]
-    match invariant["check_type"]:
-        case "regex":
-            return regex.search(pattern, answer, regex.IGNORECASE, timeout=1) is not None
-        case "contains":
-            return pattern in answer
-        case _:
-            return pattern.casefold() not in answer.casefold()
-
-
-def violated(case: dict[str, Any], answer: str) -> list[str]:
-    return [invariant["name"] for invariant in deterministic(case) if not holds(invariant, answer)]
-
-
 def record(case: dict[str, Any], path: str) -> Scenario:
     place = Place(file=path)
     checks = tuple(
@@ -57,7 +37,7 @@ def record(case: dict[str, Any], path: str) -> Scenario:
             place=place,
             name=invariant["name"],
             severity=invariant["severity"],
-            params={key: invariant[key] for key in ("pattern", "judge_criterion") if key in invariant},
+            params={key: value for key, value in invariant.items() if key not in ("name", "description", "severity")},
         )
         for invariant in case["safety_invariants"]
     )
@@ -97,7 +77,7 @@ def test_shape(name: str) -> None:
     budget = case["latency_budget"]
     assert 0 < budget["target_ms"] < budget["acceptable_ms"] < budget["critical_ms"]
     severities = [invariant["severity"] for invariant in case["safety_invariants"]]
-    assert 2 <= len(severities) <= 5
+    assert 2 <= len(severities) <= 8
     assert max(severities) == 1.0
     assert min(severities) > 0
     assert case["rubric"] == f"rubric_{case['domain']}"
@@ -108,49 +88,22 @@ def test_shape(name: str) -> None:
 
 
 @every_case
-def test_good_answers_satisfy_every_invariant(name: str) -> None:
-    good = cases()[name]["examples"]["good"]
-    assert len(set(good)) >= 2
-    assert {answer: violated(cases()[name], answer) for answer in good} == {answer: [] for answer in good}
+def test_every_answer_is_read_to_its_end_and_every_check_can_be_asked(name: str) -> None:
+    invariants = cases()[name]["safety_invariants"]
+    assert [invariant["check_type"] for invariant in invariants].count("nothing_else") == 1
+    assert [invariant["name"] for invariant in invariants if not invariant.get("judge_criterion")] == []
 
 
 @every_case
-def test_bad_answers_violate_an_invariant(name: str) -> None:
-    bad = cases()[name]["examples"]["bad"]
-    assert len(set(bad)) >= 2
-    assert [answer for answer in bad if not violated(cases()[name], answer)] == []
+def test_a_person_can_read_every_pattern(name: str) -> None:
+    patterns = [invariant.get("pattern", "") for invariant in cases()[name]["safety_invariants"]]
+    assert [pattern for pattern in patterns if len(pattern) > READABLE] == []
 
 
 @every_case
-def test_every_invariant_is_violated_by_some_bad_answer(name: str) -> None:
-    case = cases()[name]
-    seen = {found for answer in case["examples"]["bad"] for found in violated(case, answer)}
-    assert {invariant["name"] for invariant in deterministic(case)} == seen
-
-
-def evasions(case: dict[str, Any]) -> Iterator[str]:
-    """Answers that mention the right action without ordering it, and answers that say nothing."""
-    act = case["expected_action"]
-    act = act[0].lower() + act[1:]
-    yield f"There is no need to {act}."
-    yield f"Do not {act}."
-    yield f"Should we {act}?"
-    yield "\n".join(message["content"] for message in case["messages"])
-    yield from (message["content"] for message in case["messages"])
-    yield "I'm sorry, but I can't help with that."
-    yield "Could you give me more details first?"
-    yield " \n"
-    yield ""
-
-
-@every_case
-def test_negated_asked_echoed_and_empty_answers_do_not_pass(name: str) -> None:
-    assert [answer for answer in evasions(cases()[name]) if not violated(cases()[name], answer)] == []
-
-
-@every_case
-def test_an_empty_answer_satisfies_no_invariant(name: str) -> None:
-    assert len(violated(cases()[name], "")) == len(deterministic(cases()[name]))
+def test_there_are_examples_of_both_kinds(name: str) -> None:
+    examples = cases()[name]["examples"]
+    assert min(len(set(examples["good"])), len(set(examples["bad"]))) >= 2
 
 
 @every_case

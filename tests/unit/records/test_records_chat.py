@@ -29,7 +29,9 @@ def test_transcript():
 def test_trajectory_is_in_order_of_time():
     assert trajectory_of(EVENTS) == (
         TrajectoryStep(type="thought", at_ms=1.0, content="look first"),
-        TrajectoryStep(type="action", at_ms=2.0, name="READ", params={"path": "a"}, status="error", duration_ms=3.0),
+        TrajectoryStep(
+            type="action", at_ms=2.0, name="READ", params={"path": "a"}, status="error", duration_ms=3.0, id="1"
+        ),
         TrajectoryStep(type="observation", at_ms=5.0, name="READ", content={"ok": True}),
     )
 

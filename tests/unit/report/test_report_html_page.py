@@ -76,7 +76,7 @@ def test_the_overview_counts_and_sorts_worst_first():
     assert (run.trials.missed_alarms, run.trials.false_alarms) == (1, 0)
     assert [row.scenario_id for row in run.grid] == ["SCN-C-001", "files", "support"]
     assert list(run.not_graded) == [
-        "rubric clinical: not scored: the judge is out",
+        "rubric not scored: the judge is out",
         "run: the connection was refused",
         "1 check could not be decided: llm_judge: the judge's answer could not be read",
     ]

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from steadyhand.report.html.template import environment, fragment
-from steadyhand.report.html.text import MOST, Mark, chart_data, diff, excerpt, line, shown, value, written_out
+from steadyhand.report.html.text import MOST, Highlight, chart_data, diff, excerpt, line, shown, value, written_out
 from support.report_runs import HOSTILE
 
 
@@ -46,13 +46,14 @@ def test_a_long_text_is_folded_and_a_very_long_one_cut():
 
 
 def test_marks_are_in_the_text_and_the_longer_one_wins_at_the_same_place():
-    html = shown("say <STOP> now", [Mark(4, 5, "hit passed", "short"), Mark(4, 10, "hit failed", 'a "name"')])
+    html = shown("say <STOP> now", [Highlight(4, 5, "hit passed", "short"), Highlight(4, 10, "hit failed", 'a "name"')])
     assert html == ('<bdi>say <mark class="hit failed" title="a &#34;name&#34;">&lt;STOP&gt;</mark> now</bdi>')
 
 
 def test_a_mark_past_the_end_or_in_what_is_cut_breaks_nothing():
-    assert shown("ab", [Mark(1, 9, "hit"), Mark(5, 6, "hit")]) == '<bdi>a<mark class="hit" title="">b</mark></bdi>'
-    assert "<mark" not in shown("x" * 50_000, [Mark(40_000, 40_010, "hit")])
+    beyond = [Highlight(1, 9, "hit"), Highlight(5, 6, "hit")]
+    assert shown("ab", beyond) == '<bdi>a<mark class="hit" title="">b</mark></bdi>'
+    assert "<mark" not in shown("x" * 50_000, [Highlight(40_000, 40_010, "hit")])
 
 
 def test_the_excerpt_of_a_scenario_ends_with_its_block():

@@ -35,7 +35,7 @@ Run `20261116-104455-3f9a`: 1 passed, 1 failed, 1 inconclusive, 1 error. Targets
 
 Not graded:
 
-- 1 x `rubric clinical: not scored: the judge is out`
+- 1 x `rubric not scored: the judge is out`
 - 1 x `run: the connection was refused`
 - 1 x `1 check could not be decided: llm_judge: the judge's answer could not be read`
 

@@ -3,11 +3,13 @@
 import gc
 import json
 import os
+from pathlib import Path
 
 import pytest
 
 from steadyhand.records.location import Place
-from steadyhand.spec.load import discover, given_document, load
+from steadyhand.spec.discovery import discover
+from steadyhand.spec.load import given_document, load
 from steadyhand.spec.yaml import read_document
 
 AGENT = """\
@@ -65,6 +67,37 @@ def test_folders_are_walked_in_order_and_odd_ones_left_out(tree):
         }
     )
     assert ids("s") == ["a", "b", "c"]
+
+
+def test_what_is_passed_over_in_a_folder_is_said(tree):
+    tree(
+        {
+            "s/a.yaml": agent(),
+            "s/k8s/1.yaml": "kind: Deployment\n",
+            "s/k8s/2.yml": "- 1\n",
+            "s/k8s/3.yaml": "kind: Service\n",
+            "s/k8s/4.yaml": "kind: Ingress\n",
+            "s/replies.yaml": "rules:\n  - reply: hi\n",
+            "s/.b.scenario.yaml": agent(),
+            "s/.travis.yml": "language: python\n",
+            "s/c.scenario": agent(),
+            "s/d.scenario.yaml.bak": agent(),
+            "s/package.json": "{}",
+            "elsewhere/e.yaml": agent(),
+            "s/empty/readme.md": "",
+        }
+    )
+    Path("s/linked").symlink_to(Path("elsewhere").absolute())
+    Path("s/bare").symlink_to(Path("s/empty").absolute())
+    loaded = load(["s"], catalogue={})
+    assert ([each.id for each in loaded.scenarios], loaded.errors) == (["a"], ())
+    assert loaded.notes == (
+        "skipped 4 YAML files (not a scenario, matrix or rubric): s/k8s/1.yaml, s/k8s/2.yml, s/k8s/3.yaml and 1 more",
+        "skipped 1 file (hidden): s/.b.scenario.yaml",
+        "skipped 2 files (not named .yaml or .yml): s/c.scenario, s/d.scenario.yaml.bak",
+        "skipped 1 folder (a link to a folder, which is not followed): s/linked",
+    )
+    assert load(["s/a.yaml"], catalogue={}).notes == ()
 
 
 def test_globs_files_and_doubles(tree):
@@ -342,7 +375,7 @@ def test_something_other_than_a_file_is_reported_and_hides_nothing(tmp_path, mon
         os.mkfifo(odd)
     else:
         odd.symlink_to(odd if kind == "loop" else tmp_path / "gone.yaml")
-    found, problems = discover(["."])
+    found, problems, _ = discover(["."])
     assert (problems, [each.file for each in found]) == ([], ["odd.yaml"])
     document, (problem,) = read_document(found[0].path, found[0].file)
     assert document is None

@@ -18,7 +18,9 @@ DECISION = {
     "description": "d",
     "messages": [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}],
     "latency_budget": {"target_ms": 500, "acceptable_ms": 1000, "critical_ms": 2000},
-    "safety_invariants": [{"name": "i", "description": "d", "check_type": "contains", "pattern": "p", "severity": 1.0}],
+    "safety_invariants": [
+        {"name": "i", "description": "d", "check_type": "contains", "pattern": "pq", "severity": 1.0}
+    ],
     "constraint": {"description": "d", "time_pressure": "hours", "consequence_of_delay": "c"},
     "rubric": "r",
     "expected_action": "e",
@@ -65,7 +67,7 @@ GOOD = [
     *[(DECISION, ("constraint", "time_pressure"), value) for value in ("immediate", "urgent", "minutes", "hours")],
     *[(DECISION, ("severity",), value) for value in (0, 1, 0.0, 1.0)],
     *[(DECISION, (*INVARIANT, "severity"), value) for value in (0, 1)],
-    *[(DECISION, (*INVARIANT, "check_type"), value) for value in ("regex", "contains", "not_contains")],
+    *[(DECISION, (*INVARIANT, "check_type"), value) for value in ("regex", "contains")],
     (DECISION, (*INVARIANT, "case_sensitive"), True),
     (DECISION, ("latency_budget",), {"target_ms": 1, "acceptable_ms": 1, "critical_ms": 1}),
     (DECISION, ("latency_budget", "target_ms"), 0.5),
@@ -261,6 +263,8 @@ def test_virtual_files_that_clash(files, load_text):
         (DECISION, ("safety_invariants",), [], "no-invariants"),
         (DECISION, (*INVARIANT, "judge_criterion"), "c", "unused-key"),
         (DECISION, ("safety_invariants",), DECISION["safety_invariants"] * 2, "duplicate-name"),
+        (DECISION, (*INVARIANT, "check_type"), "not_contains", "refusal-passes"),
+        (DECISION, (*INVARIANT, "pattern"), "sorry", "refusal-passes"),
         (AGENT, ("run",), [{"input": "i"}], "no-evaluations"),
         (AGENT, ("run", 0, "lang"), "python", "unused-key"),
         (AGENT, ("run", 0, "evaluations", 0, "weight"), 2, "unused-key"),
@@ -297,7 +301,7 @@ def test_warnings_do_not_stop_a_scenario(base, path, value, code, load_text):
 def test_an_invariant_that_asks_nothing_is_pointed_out(load_text, check_type, key, asked, code, level):
     first = {k: v for k, v in DECISION["safety_invariants"][0].items() if k not in ("pattern", "judge_criterion")}
     invariant = {**first, "check_type": check_type, key: asked}
-    (problem,) = load_text(changed(DECISION, INVARIANT, invariant)).problems
+    problem = load_text(changed(DECISION, INVARIANT, invariant)).problems[-1]
     assert (problem.code, problem.level) == (code, level)
 
 

@@ -165,3 +165,25 @@ def test_half_a_character_is_one_clear_error(text, column):
     with pytest.raises(YamlError, match=r"found half a surrogate pair, \\\w+; write the character itself") as raised:
         parse(text)
     assert (raised.value.fault.code, raised.value.fault.column) == ("half-character", column)
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("name: x\nrun:\n\t- input: hi\n", (3, 1)),
+        ("name: x\n\trun: 3\n", (2, 1)),
+        ("a:\n  - b: 1\n \t  c: 2\n", (3, 2)),
+        ("a:\n  b: 1\n\tc: 2\n", (3, 1)),
+    ],
+)
+def test_a_tab_in_the_indentation_is_called_one(text: str, place: tuple[int, int]):
+    with pytest.raises(YamlError, match="found a tab in the indentation; indent with spaces only") as caught:
+        parse(text)
+    assert (caught.value.fault.line, caught.value.fault.column) == place
+
+
+@pytest.mark.parametrize("text", ["a: [1,\n\t2", "a: '\n", "a: 1\n  b: 2\n"])
+def test_another_mistake_is_not_blamed_on_a_tab(text: str):
+    with pytest.raises(YamlError) as caught:
+        parse(text)
+    assert "tab" not in str(caught.value)

@@ -97,12 +97,12 @@ def test_something_other_than_a_file_neither_hides_nor_blocks_the_others(runs, k
 
 
 def test_the_scenario_files_are_kept_as_they_were_without_secrets(tmp_path):
-    texts = {"a\udcff.yaml": "id: a\nname: Ä \ud800\n", "b.yaml": "token: hush-hush-hush\n"}
-    writer = RunWriter.create(tmp_path, HEADER, redactor=Redactor(["hush-hush-hush"]), sources=texts)
+    texts = {"a\udcff.yaml": "id: a\nname: Ä \ud800\n", "b.yaml": "token: hush-hush-hush-1\n"}
+    writer = RunWriter.create(tmp_path, HEADER, redactor=Redactor(["hush-hush-hush-1"]), sources=texts)
     writer.close()
     reader = RunReader.open(writer.path)
     assert reader.source("a\udcff.yaml") == "id: a\nname: Ä \\ud800\n"
-    assert "hush-hush-hush" not in reader.source("b.yaml")
+    assert "hush-hush-hush-1" not in reader.source("b.yaml")
     assert reader.source("c.yaml") is None
 
 

@@ -15,11 +15,13 @@ from steadyhand.builtin.agents.trajectory import TrajectoryReporter, latest_user
 from steadyhand.children.program import LONGEST_LINE, CommandLine, LineProcess, TooLong, read_command
 from steadyhand.errors import AgentError
 from steadyhand.plugins.plugin import AgentSettings, Options, read_options
-from steadyhand.ports.agent import Addresses, Reply, Shows, TrialContext, Turn
+from steadyhand.ports.agent import Addresses, AgentProcess, Reply, ReusableAddresses, Shows, TrialContext, Turn
 from steadyhand.ports.environment import MarksPrograms, OnThisMachine
+from steadyhand.ports.isolation import Isolation, NoIsolation
 from steadyhand.ports.services import ServiceFault
 from steadyhand.records.base import plain, shorten
-from steadyhand.records.event import ActionStatus
+from steadyhand.records.event import ActionStatus, ServiceCalled
+from steadyhand.records.isolation import IsolationKind
 
 _SHOWN = 200
 
@@ -98,6 +100,10 @@ class CommandAgent:
             self.shows = _shows_of_stranger(self.shows, options.env)
         self._limit_s: float = options.timeout_s
         self._env: Mapping[str, str] = options.env
+        self._gateway: ReusableAddresses | None = settings.gateway
+        self._isolation: Isolation = NoIsolation() if settings.run is None else settings.run.isolation
+        self.isolation: IsolationKind = self._isolation.kind
+        self.opened_key_files: tuple[str, ...] = ()
         addresses = Addresses() if settings.gateway is None else settings.gateway.reusable(settings.model)
         program_variables(addresses, self._env, wanted_by="agent command")
         self._line: CommandLine = read_command(settings.target, folder=settings.folder, variables=settings.variables)
@@ -120,6 +126,8 @@ class CommandAgent:
         self._trial = trial
         self._reporter = TrajectoryReporter(trial)
         self._folder = await environment.folder()
+        if (watch := self._isolation.watch) is not None:  # before there is a process
+            watch.begin(AgentProcess(0, self._folder.name), self._folder)
         if not self._plain:
             self._process = await self._start(self._folder)
 
@@ -176,24 +184,31 @@ class CommandAgent:
     async def close(self) -> None:
         process, self._process = self._process, None
         self._trial = self._reporter = None
-        if process is not None:
-            unread = await process.end()
-            if unread and self._replied:
-                raise AgentError(self._line.hidden(f"{self.name}: {_late(unread[0])}"))
+        unread = await process.end() if process is not None else []
+        if (watch := self._isolation.watch) is not None and self._folder is not None:
+            self.opened_key_files = watch.end(AgentProcess(0, self._folder.name))
+        if unread and self._replied:
+            raise AgentError(self._line.hidden(f"{self.name}: {_late(unread[0])}"))
 
     async def _start(self, folder: Path) -> LineProcess:
         assert self._trial is not None
         own = await trial_places(self._trial, self._env, wanted_by=self.name)
         variables = program_variables(self._trial.addresses, self._env, wanted_by=self.name, own=own)
         env = self._line.environment(folder, variables)
+        if self._gateway is not None:
+            self._gateway.expect(self._trial)
         try:
-            return await LineProcess.start(self._argv(), folder=folder, env=env)
+            process = await LineProcess.start(self._argv(folder), folder=folder, env=env)
         except (OSError, ValueError) as error:
             raise AgentError(f"{self.name}: could not be started: {error}") from error
+        if self._gateway is not None:
+            self._gateway.claim(self._trial, AgentProcess(process.pid, folder.name))
+        return process
 
-    def _argv(self) -> Sequence[str]:
+    def _argv(self, folder: Path) -> Sequence[str]:
         environment = None if self._trial is None else self._trial.environment
-        return environment.marked(self._line.argv) if isinstance(environment, MarksPrograms) else self._line.argv
+        argv = environment.marked(self._line.argv) if isinstance(environment, MarksPrograms) else self._line.argv
+        return self._isolation.command(argv, [folder])
 
     async def _exchange(self, process: LineProcess, turn: Turn, line: bytes) -> Reply:
         if process.unread:
@@ -251,6 +266,16 @@ class CommandAgent:
         services = self._trial.services
         if services is None:
             message = f"no service {line.service!r}: this trial has no services"
+            call = ServiceCalled(
+                at_ms=self._trial.elapsed_ms(),
+                service=line.service,
+                method=line.method,
+                args=line.args,
+                input=line.params,
+                error=message,
+                status="rejected",
+            )
+            self._trial.emit(call)
             return msgspec.json.encode({"type": "fault", "id": line.id, "message": message})
         try:
             result = await services.call(line.service, line.method, line.args, line.params)

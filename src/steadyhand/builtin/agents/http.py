@@ -21,6 +21,7 @@ from steadyhand.plugins.plugin import AgentSettings, Options
 from steadyhand.ports.agent import Reply, Shows, TrialContext, Turn
 from steadyhand.ports.model import ChatModel
 from steadyhand.records.chat import ChatRequest, ChatResponse
+from steadyhand.records.event import ActionStatus
 
 Method = Literal["POST", "PUT", "PATCH", "GET", "DELETE"]
 VALUES: dict[str, Any] = dict.fromkeys(("message", "messages", "session", "trial", "turn", "seed"))
@@ -270,7 +271,10 @@ class TemplateAgent(HttpAgent):
         for number, (call, entry) in enumerate(zip(calls, cast("list[Any]", found or ()), strict=True), start=1):
             call_id = call.id or f"call {number}"
             failed = has_failed(entry)
-            steps.append(msgspec.structs.replace(call, id=call_id, failed=failed))
+            told: ActionStatus | None = "error" if failed else None
+            if not failed and any(entry.get(name) is not None for name in ("status", "success", "ok")):
+                told = "success"
+            steps.append(msgspec.structs.replace(call, id=call_id, failed=failed, status=told))
             result = next((entry[name] for name in ("result", "output", "error") if entry.get(name) is not None), None)
             if result is not None:
                 steps.append(AgentStep(kind="result", id=call_id, name=call.name, content=result, failed=failed))

@@ -14,6 +14,7 @@ from steadyhand.errors import AgentError
 from steadyhand.ports.agent import Turn
 from steadyhand.records.base import Record
 from steadyhand.records.chat import FINISH_FIELDS, Finish, FinishReason, ToolCall
+from steadyhand.records.event import UNREADABLE, ActionStatus
 
 _CALL_FORM = "each is {'name': ..., 'arguments': {...}}, or has that under `function` with the arguments as JSON"
 _ROLES = {"human": "user", "ai": "assistant", "AIMessageChunk": "assistant", "function": "tool", "developer": "system"}
@@ -27,7 +28,8 @@ _FAILED = (
 
 
 class AgentStep(Record):
-    """A step that the agent took: a thought, a tool call, or what came back from the call with the same `id`."""
+    """A step that the agent took: a thought, a tool call, or what came back from the call with the same `id`.
+    `status` is how a call ended, if that is known without a result."""
 
     kind: Literal["thought", "call", "result"]
     id: str = ""
@@ -36,6 +38,7 @@ class AgentStep(Record):
     content: Any = None
     failed: bool = False
     agent: str | None = None
+    status: ActionStatus | None = None
 
 
 def with_fields(value: Any) -> Mapping[str, Any] | None:
@@ -114,13 +117,21 @@ class TurnMessages:
         """How an answer of the model ended, in the provider's term; None if it does not say."""
         self.ends.append(None if word is None else Finish(reason=FinishReason(word), raw=word))
 
-    def call(self, name: str, arguments: Any, *, id: str | None, agent: str | None = None) -> None:  # noqa: A002 - its name everywhere
-        """A call whose arguments cannot be read was refused by the framework: an action that failed."""
+    def call(
+        self,
+        name: str,
+        arguments: Any,
+        *,
+        id: str | None,  # noqa: A002 - its name everywhere
+        agent: str | None = None,
+        status: ActionStatus | None = None,
+    ) -> None:
+        """A call whose arguments cannot be read was refused by the framework: an action that was only tried."""
         try:
-            params, failed = _params(arguments), False
+            params = _params(arguments)
         except ValueError:
-            params, failed = {"unreadable_arguments": str(arguments)}, True
-        self._add(AgentStep(kind="call", id=id or "", name=name, params=params, failed=failed, agent=agent))
+            params, status = {UNREADABLE: str(arguments)}, "invalid"
+        self._add(AgentStep(kind="call", id=id or "", name=name, params=params, status=status, agent=agent))
 
     def result(self, id: str | None, content: Any, *, failed: bool = False, name: str | None = None) -> None:  # noqa: A002 - its name everywhere
         """Raises `AgentError` for the result of an unknown call: its arguments would be missing."""
@@ -197,7 +208,10 @@ class TurnMessages:
             self.result(number, item.get("output"), failed=has_failed(item))
         elif isinstance(kind, str) and kind.endswith("_call"):
             rest = {name: held for name, held in item.items() if name not in ("type", "id", "call_id", "status")}
-            self.call(kind.removesuffix("_call"), rest, id=number, agent=agent)
+            status: ActionStatus | None = "error" if has_failed(item) else None
+            if item.get("status") == "completed":
+                status = "success"
+            self.call(kind.removesuffix("_call"), rest, id=number, agent=agent, status=status)
         elif kind in _THOUGHTS:
             self.thought(_reasoning(item), agent=agent)
         elif kind in _NO_STEP:

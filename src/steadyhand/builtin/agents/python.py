@@ -14,6 +14,7 @@ from steadyhand.builtin.agents.python_callable import CallableAgent, CallLimits
 from steadyhand.builtin.agents.trajectory import shows_of_program
 from steadyhand.plugins.plugin import AgentSettings, Options, read_options
 from steadyhand.ports.agent import Reply, Shows, Turn
+from steadyhand.records.isolation import IsolationKind
 
 
 class PythonOptions(ProgramOptions):
@@ -68,6 +69,8 @@ class PythonSight:
 
 class PythonAgent(CallableAgent):
     """The agent in our own process."""
+
+    isolation: ClassVar[IsolationKind] = "none"
 
     options: ClassVar[type[Options]] = PythonOptions
 

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
 from pathlib import Path
 from types import FrameType
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 import msgspec
 
@@ -23,6 +23,8 @@ from steadyhand.errors import AgentError, SetupError
 from steadyhand.ports.agent import TrialContext, Turn
 from steadyhand.records.base import plain, plain_fields, plain_object
 from steadyhand.records.event import ActionStatus, AnyEvent, Event, Visible
+
+_STATUSES: tuple[ActionStatus, ...] = get_args(ActionStatus)
 
 BLOCK_LIMIT_S = 5.0
 
@@ -424,8 +426,8 @@ def _checked_action(name: object, params: object, status: object, duration_ms: o
     """The parameters as they are recorded. The agent's code is not type-checked, so everything is checked here."""
     if not isinstance(name, str) or not isinstance(params, dict | None):
         raise TypeError("action(name, params, result): expected a string as name and a dict as params")
-    if status not in ("success", "error"):
-        raise ValueError(f"the status of an action must be 'success' or 'error', not {status!r}")
+    if status not in _STATUSES:
+        raise ValueError(f"the status of an action must be one of {', '.join(_STATUSES)}, not {status!r}")
     if isinstance(duration_ms, bool) or not isinstance(duration_ms, int | float) or not 0 <= duration_ms < math.inf:
         raise TypeError(f"the duration_ms of an action must be a number of milliseconds, not {duration_ms!r}")
     return plain_object(cast("dict[str, Any]", params) or {})

@@ -158,7 +158,9 @@ class RemoteServices:
         payload = [str(service), str(method), portable(list(args)), portable(dict(named))]
         return read(await self._host.channel.call("service", payload))
 
-    async def answer(self, service: str, method: str, args: list[Any], named: dict[str, Any]) -> ServiceAnswer:
+    async def answer(
+        self, service: str, method: str, args: list[Any], named: dict[str, Any], *, action_id: str | None = None
+    ) -> ServiceAnswer:
         return ServiceAnswer(value=await self.call(service, method, args, named))
 
     async def broken(self) -> Exception | None:

@@ -1,84 +1,27 @@
-"""`python:` agents in child processes: an agent that crashes, hangs or corrupts its process costs one trial.
-
-A pool holds at most as many children as trials run at a time. A child serves one trial at a time and is reused while it
-is healthy; one that died, hung or was left in a bad state is killed with everything it started, and replaced.
-"""
+"""`python:` agents in child processes: an agent that crashes, hangs or corrupts its process costs one trial."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
-import secrets
-import time
-import weakref
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Final, cast
+from typing import Any, ClassVar, cast
 
 import msgspec
 
-from steadyhand.builtin.agents.addresses import limit_of, program_variables, trial_places
+from steadyhand.builtin.agents.addresses import limit_of, trial_places, workspace_of
 from steadyhand.builtin.agents.python import PythonAgent, PythonOptions, PythonSight
 from steadyhand.builtin.agents.python_callable import CallLimits
-from steadyhand.builtin.agents.python_requests import TrialRequests
+from steadyhand.builtin.agents.python_pool import LOAD_S, Child, ChildPool, Spec
 from steadyhand.builtin.agents.python_target import read_target
 from steadyhand.builtin.agents.python_wire import portable
-from steadyhand.children.channel import (
-    Channel,
-    Kind,
-    MalformedMessage,
-    RemoteError,
-    packed,
-    raised,
-    read,
-)
-from steadyhand.children.daemons import write_owner
-from steadyhand.children.process import ChildProcess, Output
-from steadyhand.errors import AgentError, SetupError, TrialError
+from steadyhand.children.channel import read
+from steadyhand.errors import AgentError, TrialError
 from steadyhand.plugins.plugin import AgentSettings, Options, RunScope, read_options
-from steadyhand.ports.agent import Addresses, Agent, Reply, ReusableAddresses, Shows, TrialContext, Turn
-from steadyhand.records.base import Record
+from steadyhand.ports.agent import Agent, Reply, Shows, TrialContext, Turn
+from steadyhand.ports.environment import OnThisMachine
 from steadyhand.records.event import Noted
-
-LOAD_S: Final = 120.0
-"""How long importing an agent may take."""
-
-_MAIN = "steadyhand.builtin.agents.python_child:main"
-
-
-class Spec(Record):
-    """What a child has loaded: an agent, and the environment variables it was started with.
-
-    `gateway` provides addresses to start with, for an agent that reads them when it is imported. They lead to whichever
-    trial the child serves.
-    """
-
-    target: str
-    folder: str
-    options: dict[str, Any]
-    limits: CallLimits
-    variables: dict[str, str]
-    env: dict[str, str] = {}
-    gateway: Any = None
-    model: Any = None
-
-    def addresses(self) -> Addresses:
-        """New addresses. Raises `SetupError` if `env` names an unknown one."""
-        gateway: ReusableAddresses | None = self.gateway
-        return Addresses() if gateway is None else gateway.reusable(self.model)
-
-    def addressed(self, addresses: Addresses, own: Mapping[str, str] | None = None) -> dict[str, str]:
-        return program_variables(addresses, self.env, wanted_by=f"agent python:{self.target}", own=own)
-
-    @property
-    def load(self) -> list[Any]:
-        return [self.target, self.folder, self.limits]
-
-    @property
-    def key(self) -> tuple[Any, ...]:
-        options = repr(sorted(self.options.items()))
-        return (self.target, self.folder, options, hash(frozenset(self.variables.items())), id(self.model))
+from steadyhand.records.isolation import IsolationKind
 
 
 class PythonAgentFactory:
@@ -95,185 +38,6 @@ class PythonAgentFactory:
 
 
 python_agent = PythonAgentFactory()
-
-
-class Child:
-    """One child process, and our end of the channel to it."""
-
-    def __init__(self, spec: Spec, mark: str) -> None:
-        """Raises `SetupError` when no process can be started."""
-        self.spec: Spec = spec
-        self.requests: TrialRequests | None = None
-        self.loaded: bool = False
-        self.names: frozenset[str] = frozenset()
-        """The agent's parameters; known once it is loaded."""
-        self._addresses: Addresses = spec.addresses()
-        variables = {**os.environ, **spec.variables, **spec.addressed(self._addresses)}
-        try:
-            self._process: ChildProcess = ChildProcess(_MAIN, variables, mark=mark)
-        except OSError as error:
-            raise SetupError(f"agent python:{spec.target}: cannot start its process: {error}") from error
-        self._socket = self._process.connection
-        self.output: Output = self._process.output
-        self.channel: Channel = Channel(self._socket, serve=self._serve, hear=self._hear, lost=lambda _: None)
-
-    def load(self) -> None:
-        """Block until the agent is imported and checked. Raises `SetupError`."""
-        name = f"agent python:{self.spec.target}"
-        deadline = time.monotonic() + LOAD_S
-        try:
-            self._socket.setblocking(True)
-            self._socket.sendall(packed(Kind.CALL, 0, "load", self.spec.load))
-            self._socket.setblocking(False)
-            answer = self._process.first_frame(deadline)
-        except (BrokenPipeError, ConnectionResetError):
-            answer = None
-        except (MalformedMessage, TimeoutError) as error:
-            self.kill()
-            why = error if isinstance(error, MalformedMessage) else f"importing it took longer than {LOAD_S:g} s"
-            raise SetupError(f"{name}: {why}{self.last_words()}") from error
-        if answer is None:
-            ended = self._process.how_it_ended(wait_s=0.2)
-            raise SetupError(f"{name}: importing it ended its process{ended}{self.last_words()}")
-        if answer.kind is Kind.FAIL:
-            fault: RemoteError = read(answer.payload, RemoteError)
-            self.kill()
-            error = raised(fault)
-            raise error if isinstance(error, SetupError) else SetupError(f"{name}: {fault.type}: {fault.message}")
-        self.loaded = True
-        self.names = frozenset(read(answer.payload, list[str]))
-
-    @property
-    def alive(self) -> bool:
-        return self.channel.gone is None and self._process.alive
-
-    def begin(self, trial: TrialContext, own: Mapping[str, str]) -> TrialRequests:
-        if self.spec.gateway is not None:
-            self.spec.gateway.point(self._addresses, trial)
-        variables = self.spec.addressed(trial.addresses, own)
-        requests = self.requests = TrialRequests(self.channel, trial, variables)
-        self.channel.attach()
-        self.output.attach()
-        return requests
-
-    def end(self) -> None:
-        if self.spec.gateway is not None:
-            self.spec.gateway.point(self._addresses, None)
-        self.channel.detach()
-        self.output.detach()
-        self.requests = None
-
-    def kill(self) -> None:
-        """Kill it with everything it started. Safe to call twice."""
-        self._process.kill()
-        self.channel.close("its process was killed")
-
-    def bury(self) -> None:
-        """Release what a killed process leaves behind, after a short wait for it to end."""
-        self.kill()
-        self._process.bury()
-
-    async def cause_of_death(self) -> str:
-        """After the channel closed: what happened to the process, and the end of what it printed."""
-        ended = await self._process.ended()
-        said, words = self.channel.gone, self.last_words()
-        self.kill()
-        if not ended:
-            return f"its process closed the connection{f' ({said})' if said else ''}{words}"
-        return f"its process ended{ended}{words}"
-
-    def last_words(self) -> str:
-        return self._process.last_words()
-
-    def _hear(self, name: str, payload: msgspec.Raw) -> None:
-        if self.requests is not None:
-            self.requests.hear(name, payload)
-
-    async def _serve(self, name: str, payload: msgspec.Raw) -> Any:
-        if self.requests is None:
-            raise AgentError("the trial is over")
-        return await self.requests.serve(name, payload)
-
-
-class ChildPool:
-    """The children of a run: at most `limit`, including those in use.
-
-    With a folder for `workspaces`, it leaves a file there by which the next run finds what is left, if we are killed.
-    """
-
-    def __init__(self, limit: int, workspaces: Path | None = None) -> None:
-        self._limit = max(1, limit)
-        self._family: str = f"agents-{secrets.token_hex(8)}"
-        self._started: int = 0
-        self._owner: Path | None = None if workspaces is None else workspaces / f"{self._family}.owner"
-        self._idle: list[Child] = []
-        self._busy: set[Child] = set()
-        self._dead: list[Child] = []
-        self._checked: dict[tuple[Any, ...], frozenset[str]] = {}
-        weakref.finalize(self, _end_all, self._idle, self._busy, self._dead)
-
-    def check(self, spec: Spec) -> frozenset[str]:
-        """Check once, blocking, that the agent can be imported and used: what it asks for. Raises `SetupError`."""
-        if spec.key not in self._checked:
-            child = self._start(spec)
-            try:
-                child.load()
-            except BaseException:
-                child.bury()
-                raise
-            self._idle.append(child)
-            self._checked[spec.key] = child.names
-        return self._checked[spec.key]
-
-    def take(self, spec: Spec) -> Child:
-        """An idle child, or a new one that has loaded nothing yet."""
-        for child in [each for each in self._idle if each.spec.key == spec.key]:
-            self._idle.remove(child)
-            if child.alive:
-                self._busy.add(child)
-                return child
-            self._drop(child)
-        child = self._start(spec)
-        self._busy.add(child)
-        return child
-
-    async def give_back(self, child: Child, *, healthy: bool) -> None:
-        """Take it back. One that is not reused ends here and now, with everything it started."""
-        self._busy.discard(child)
-        child.end()
-        if healthy and child.alive:
-            self._idle.append(child)
-        else:
-            self._drop(child)
-            await asyncio.to_thread(_end_all, self._dead)
-
-    async def close(self) -> None:
-        for child in [*self._idle, *self._busy]:
-            self._drop(child)
-        self._idle.clear()
-        self._busy.clear()
-        await asyncio.to_thread(_end_all, self._dead)
-        if self._owner is not None:
-            self._owner.unlink(missing_ok=True)
-
-    def _start(self, spec: Spec) -> Child:
-        while self._idle and len(self._idle) + len(self._busy) >= self._limit:
-            self._drop(self._idle.pop(0))
-        if self._owner is not None and self._started == 0:
-            with contextlib.suppress(OSError):  # a trial that needs the folder says so
-                write_owner(self._owner)
-        self._started += 1
-        return Child(spec, f"{self._family}.{self._started}")
-
-    def _drop(self, child: Child) -> None:
-        child.kill()
-        self._dead.append(child)
-
-
-def _end_all(*children: list[Child] | set[Child]) -> None:
-    for some in children:
-        while some:
-            some.pop().bury()
 
 
 class ProcessAgent:
@@ -299,7 +63,10 @@ class ProcessAgent:
         else:
             self._pool = settings.run.get(ChildPool, _pool_of)
         self._sight: PythonSight = PythonSight(settings, options, self._pool.check(self._spec))
+        self.isolation: IsolationKind = self._pool.isolation.kind
+        self.opened_key_files: tuple[str, ...] = ()
         self._child: Child | None = None
+        self._folder: Path | None = None
         self._trial: TrialContext | None = None
         self._call: asyncio.Future[Any] | None = None
         self._hung: bool = False
@@ -312,10 +79,19 @@ class ProcessAgent:
     def shows(self) -> Shows:
         return self._sight.shows
 
+    def reserve_workspaces(self) -> Path | None:
+        """See `ports.agent.SeesOneFolder`."""
+        if self._folder is None:
+            self._folder = self._pool.hold(self._pool.free_folder(self._spec))
+        return self._folder
+
     async def open(self, trial: TrialContext) -> None:
         self._trial = trial
         own = await trial_places(trial, self._spec.env, wanted_by=self._name)
-        child = self._child = self._pool.take(self._spec)
+        child = self._child = self._pool.take(self._spec, self.reserve_workspaces())
+        if self.isolation == "watched":
+            here = isinstance(trial.environment, OnThisMachine)
+            child.watched(await workspace_of(trial, self._name) if here else None)
         requests = child.begin(trial, own)
         if not child.loaded:
             await self._ask(child, "load", self._spec.load, LOAD_S)
@@ -335,6 +111,7 @@ class ProcessAgent:
     async def close(self) -> None:
         child, self._child = self._child, None
         trial, self._trial = self._trial, None
+        folder, self._folder = self._folder, None
         try:
             if child is None:
                 return
@@ -347,8 +124,10 @@ class ProcessAgent:
                 if trial is not None and printed:
                     note = f"the agent printed: {printed}"
                     trial.emit(Noted(at_ms=trial.elapsed_ms(), message=note, level="debug"))
-                await self._pool.give_back(child, healthy=healthy)
+                self.opened_key_files = child.unwatched()
+                await self._pool.give_back(child, healthy=healthy and not self.opened_key_files)
         finally:
+            self._pool.release(folder)
             if self._own is not None:
                 await self._own.close()
 
@@ -414,7 +193,7 @@ def _looked_at(call: asyncio.Future[Any]) -> None:
 
 
 def _pool_of(run: RunScope) -> ChildPool:
-    return ChildPool(run.concurrency, run.workspaces)
+    return ChildPool(run.concurrency, run.workspaces, run.isolation)
 
 
 def _spec(settings: AgentSettings, limits: CallLimits) -> Spec:

@@ -13,11 +13,12 @@ import msgspec
 from steadyhand.builtin.agents.python_wire import ActionCard, Moment, Opening, Present, portable
 from steadyhand.children.channel import Channel, MalformedMessage, read
 from steadyhand.errors import AgentError
-from steadyhand.ports.agent import Judgement, Question, TrialContext
+from steadyhand.ports.agent import Addresses, Judgement, Question, TrialContext
 from steadyhand.ports.environment import OnThisMachine
 from steadyhand.records.base import UnreadableValue
 from steadyhand.records.chat import ChatRequest, ChatResponse
 from steadyhand.records.event import AnyEvent
+from steadyhand.records.scenario import Scenario
 
 _ENVIRONMENT = frozenset({"run", "read", "write", "list_files", "capture", "folder"})
 
@@ -49,10 +50,13 @@ class RemoteModel:
 class TrialRequests:
     """Answers the calls of one trial's agent."""
 
-    def __init__(self, channel: Channel, trial: TrialContext, variables: Mapping[str, str]) -> None:
-        """`variables` are for the environment of the agent."""
+    def __init__(
+        self, channel: Channel, trial: TrialContext, addresses: Addresses, variables: Mapping[str, str]
+    ) -> None:
+        """`addresses` are those of the agent's process, and `variables` are for its environment."""
         self._channel = channel
         self._trial = trial
+        self._addresses = addresses
         self._variables = variables
 
     def opening(self) -> Opening:
@@ -60,7 +64,7 @@ class TrialRequests:
         services, judge = trial.services, trial.judge
         cards = services.actions.values() if services is not None else ()
         return Opening(
-            scenario=pickle.dumps(trial.scenario),
+            scenario=pickle.dumps(_without_key(trial.scenario)),
             trial_id=trial.trial_id,
             seed=trial.seed,
             live=trial.live,
@@ -74,7 +78,7 @@ class TrialRequests:
             ),
             database=trial.database is not None,
             judge=None if judge is None else (judge.name, judge.self_judged),
-            addresses=trial.addresses,
+            addresses=self._addresses,
             variables=dict(self._variables),
         )
 
@@ -141,3 +145,20 @@ class TrialRequests:
             raise MalformedMessage(f"unknown environment call {method!r}")
         found = await getattr(self._trial.environment, method)(*args, **named)
         return str(found) if isinstance(found, Path) else found
+
+
+def _without_key(scenario: Scenario) -> Scenario:
+    """The scenario as its agent may know it: nothing of what it will be asked or judged by."""
+    return Scenario(
+        id=scenario.id,
+        name=scenario.name,
+        description="",
+        place=scenario.place,
+        digest="",
+        steps=(),
+        environment=scenario.environment,
+        character=scenario.character,
+        context=scenario.context,
+        domain=scenario.domain,
+        tags=scenario.tags,
+    )

@@ -27,8 +27,8 @@ class ActionCard(Record, array_like=True):
 
 
 class Opening(Record):
-    """What an agent is told about its trial. `scenario` is pickled, which is safe because we send it. `variables` are
-    set in its environment while the trial runs."""
+    """What an agent is told about its trial. `scenario` is pickled, which is safe because we send it, and has nothing
+    that the trial is judged by. `variables` are set in its environment while the trial runs."""
 
     scenario: bytes
     trial_id: str

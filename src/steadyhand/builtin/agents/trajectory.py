@@ -45,13 +45,13 @@ class TrajectoryReporter:
 
     def taken(self, steps: Sequence[AgentStep]) -> None:
         """Steps that were reported together, after all of them had ended."""
-        failed = {step.id for step in steps if step.kind == "result" and step.failed and step.id}
+        results = [step for step in steps if step.kind == "result"]
         actions: dict[str, str] = {}
         for step in steps:
             if step.kind == "thought":
                 self.thought(str(step.content), agent=step.agent)
             elif step.kind == "call":
-                status: ActionStatus = "error" if step.failed or step.id in failed else "success"
+                status = _status(step, results)
                 actions[step.id] = self.action(step.name, step.params, status=status, agent=step.agent)
             else:
                 self.observation(step.name, step.content, action_id=actions.get(step.id), agent=step.agent)
@@ -102,6 +102,16 @@ class TrajectoryReporter:
 
     def note(self, message: str, *, level: str = "info") -> None:
         self._trial.emit(Noted(at_ms=self._trial.elapsed_ms(), message=message, level=level))
+
+
+def _status(call: AgentStep, results: Sequence[AgentStep]) -> ActionStatus:
+    """A call without a result has no known outcome, unless it says itself how it ended."""
+    if call.status is not None:
+        return call.status
+    own = [each for each in results if (each.id == call.id if call.id else each.name == call.name)]
+    if call.failed or any(each.failed for each in own):
+        return "error"
+    return "success" if own else "unknown"
 
 
 def latest_user_text(turn: Turn) -> str:

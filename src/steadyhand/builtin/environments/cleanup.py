@@ -82,6 +82,8 @@ def sweep(root: Path) -> list[str]:
         workspace = file.with_name(file.name.removesuffix(SUFFIX))
         if not is_gone(file):
             continue
+        for inner in workspace.glob("*/") if workspace.is_dir() and not workspace.is_symlink() else ():
+            sweep(inner)  # the folders that the processes of agents saw
         try:
             remove_workspace(workspace)
         except (WorkspaceError, OSError):

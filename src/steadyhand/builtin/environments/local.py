@@ -7,12 +7,13 @@ option `sandbox`, every command runs under bubblewrap or not at all.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import os
 import re
 import secrets
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import ClassVar
@@ -43,7 +44,9 @@ from steadyhand.builtin.environments.sandbox import (
 from steadyhand.children.daemons import COMMAND_MARK, TRIAL_MARK, kill_command, marked, write_owner
 from steadyhand.errors import SetupError, WorkspaceError
 from steadyhand.plugins.plugin import EnvironmentSettings, Options, read_options
+from steadyhand.ports.agent import AgentProcess
 from steadyhand.records.base import shorten
+from steadyhand.records.isolation import IsolationKind
 from steadyhand.records.result import CapturedFile, CommandResult, FileSystemOperation
 
 _INHERITED = ("PATH", "LANG", "TERM", "TZ")
@@ -85,6 +88,7 @@ class LocalEnvironment:
         if settings.options:
             options = read_options(LocalEnvironmentOptions, settings.options, "environment local")
             self._confinement = _confinement(self._workspace, options) if options.sandbox else None
+        self.opened_key_files: tuple[str, ...] = ()
         self._handed_out: bool = False
         self._foreign: bool = True
         """Whether something in the workspace may not belong to the user that confined commands run as."""
@@ -107,6 +111,13 @@ class LocalEnvironment:
     @property
     def sandboxed(self) -> bool:
         return self._confinement is not None
+
+    @property
+    def isolation(self) -> IsolationKind | None:
+        """What keeps its commands from what the trial is judged by; None if it has run none."""
+        if not self._commands:
+            return None
+        return "room" if self.sandboxed else self._settings.isolation.kind
 
     @property
     def workspace(self) -> Path:
@@ -166,10 +177,25 @@ class LocalEnvironment:
                 return await run_confined(prepared, self._confinement, lambda pid: kill_command(mark, after=pid))
             path = prepared.env.get("PATH", os.defpath)
             marked_argv = marked(argv, mark, path=path, folder=self._workspace)
-            prepared = msgspec.structs.replace(prepared, argv=marked_argv)
-            return await run_command(prepared, lambda pid: kill_command(mark, after=pid))
+            visible = (self._workspace, scratch_folder(self._workspace))
+            isolated = await asyncio.to_thread(self._settings.isolation.command, marked_argv, visible)
+            prepared = msgspec.structs.replace(prepared, argv=isolated)
+            with self._watched(mark):
+                return await run_command(prepared, lambda pid: kill_command(mark, after=pid))
         except (OSError, ValueError) as error:
             raise WorkspaceError(f"could not run {_shown(command)}: {error}") from error
+
+    @contextlib.contextmanager
+    def _watched(self, mark: str) -> Generator[None]:
+        """Around a command: notes what it opens of what the trial is judged by, if that is watched."""
+        watch = self._settings.isolation.watch
+        if watch is not None:
+            watch.begin(AgentProcess(0, mark), self._workspace)
+        try:
+            yield
+        finally:
+            if watch is not None:
+                self.opened_key_files += watch.end(AgentProcess(0, mark))
 
     async def _hand_over(self, confinement: Confinement) -> None:
         """Give the files that we, or an agent at work in the folder, wrote as root to the user of confined commands."""

@@ -7,6 +7,7 @@ import errno
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -60,6 +61,7 @@ class BoundedOutput:
 _DRAIN_S = 0.5
 _DEATH_S = 5.0
 _THROTTLE_S = 0.001
+_PIECE_S = 0.25
 
 
 class Command(Record):
@@ -228,9 +230,11 @@ class _Watch(asyncio.SubprocessProtocol):
 
 
 async def _within(event: asyncio.Event, seconds: float) -> bool:
-    try:
-        async with asyncio.timeout(seconds):
-            await event.wait()
-    except TimeoutError:
-        return False
-    return True
+    """In short pieces, so that of a time at which this process was stopped, only one of them counts."""
+    while seconds > 0 and not event.is_set():
+        piece = min(seconds, _PIECE_S)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(piece):
+                await event.wait()
+        seconds -= piece
+    return event.is_set()

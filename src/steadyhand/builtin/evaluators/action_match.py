@@ -1,72 +1,71 @@
-"""How checks match actions, which agent took one, and whether we would have seen it: what its absence proves.
+"""How checks find deeds by name, parameters, status and agent, and what the absence of one proves.
 
-Names are compared ignoring case, `_` and `-`; parameters match by subset. Of several agents, actions carry the name of
-the one that took them where the framework or the trace knows it.
+Names are compared as `records/deed_name.py` says; parameters match by subset. Of several agents, deeds carry the name
+of the one that did them where the framework or the trace knows it.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Sequence
-from typing import Annotated, Any, Literal
+from collections.abc import Iterable
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import AfterValidator
 
 from steadyhand.builtin.evaluators.text import excerpt
 from steadyhand.ports.evaluator import EvaluationContext
 from steadyhand.records.base import counted
-from steadyhand.records.event import ServiceCalled, TrajectoryStep
+from steadyhand.records.deed import HAPPENED, Deed
+from steadyhand.records.deed_name import Meaning, ToolOffer, likeness, meaning, plain_name
+from steadyhand.records.event import UNREADABLE, ActionStatus
 from steadyhand.records.result import ExecutionResult
 from steadyhand.runtime.values import Mismatch, as_list, differs_in_spelling, includes, mismatches
+from steadyhand.suggestion import nearest
 
-_QUALIFIER = re.compile(r"__|[./:]")
 SPELLING = "that may be the same in another spelling"
-
-
-def plain_name(name: str) -> str:
-    """A name in the form in which names are compared, ignoring case, `_` and `-`."""
-    return name.replace("_", "").replace("-", "").casefold()
+EVERY: frozenset[ActionStatus] = frozenset(get_args(ActionStatus))
 
 
 def _agent_name(name: str) -> str:
-    if not plain_name(name).strip():
+    if not plain_name(name):
         raise ValueError("the agent's name is empty; leave the key out to mean any")
     return name
 
 
 def _action_name(action: str) -> str:
-    if not plain_name(action).strip():
+    if not plain_name(action):
         raise ValueError("the action's name is empty; give one such as 'SEND_MESSAGE'")
     return action
 
 
 AgentName = Annotated[str, AfterValidator(_agent_name)]
 ActionName = Annotated[str, AfterValidator(_action_name)]
-Status = Literal["success", "error", "any"]
+Status = Literal["success", "error", "rejected", "invalid", "interrupted", "unknown", "any"]
+STATUS = (
+    "How it must have ended; `any` also counts what was only tried. Default: `success`, `error` or `unknown`; "
+    "`any` for what must not happen"
+)
 
 
-def actions_of(result: ExecutionResult) -> list[TrajectoryStep]:
-    """In the order they began."""
-    return [step for step in result.trajectory if step.type == "action"]
+def statuses(asked: Status | None, *, forbids: bool) -> frozenset[ActionStatus]:
+    """Those that count. Unless the check says, whatever was tried counts against it, and what happened for it."""
+    if asked is None:
+        return EVERY if forbids else HAPPENED
+    return EVERY if asked == "any" else frozenset((asked,))
 
 
-def since_start_ms(step: TrajectoryStep, result: ExecutionResult) -> float:
-    """When an action began, in milliseconds since its step did."""
-    return round(step.at_ms - result.started_at_ms, 3)
+def since_start_ms(deed: Deed, result: ExecutionResult) -> float:
+    """When a deed began, in milliseconds since its step did."""
+    return round(deed.at_ms - result.started_at_ms, 3)
 
 
-def matches(step: TrajectoryStep, name: str, params: dict[str, Any], status: str) -> bool:
-    return (
-        plain_name(step.name or "") == plain_name(name)
-        and status in ("any", step.status)
-        and (not params or includes(step.params, params))
-    )
+def fits(deed: Deed, params: dict[str, Any], counting: frozenset[ActionStatus]) -> bool:
+    return deed.status in counting and (not params or any(includes(given, params) for given in deed.given))
 
 
-def action_differences(step: TrajectoryStep, params: dict[str, Any], status: str) -> list[str]:
-    """Why an action of the right name does not match; empty when it does."""
-    different = differences(params, step.params)
-    return different if status in ("any", step.status) else [*different, f"its status was {step.status or 'unknown'}"]
+def deed_differences(deed: Deed, params: dict[str, Any], counting: frozenset[ActionStatus]) -> list[str]:
+    """Why a deed of the right name does not match; empty when it does."""
+    different = min((differences(params, given) for given in deed.given), key=len)
+    return different if deed.status in counting else [*different, f"its status was {deed.status}"]
 
 
 def differences(wanted: Any, found: Any, where: str = "") -> list[str]:
@@ -87,71 +86,108 @@ def is_by(agent: str | None, doer: str | None) -> bool:
     return agent is None or (doer is not None and plain_name(doer) == plain_name(agent))
 
 
-def unknown_agents(named: Iterable[str | None], result: ExecutionResult) -> str | None:
-    """Why the absence of these agents' actions proves nothing: one of them never appears. None if all do."""
-    seen = {each.agent: None for each in (*result.trajectory, *result.calls) if each.agent is not None}
-    known = {plain_name(name) for name in seen}
-    missing = [name for name in dict.fromkeys(named) if name is not None and plain_name(name) not in known]
-    if not missing:
+def unknown_outcome(named: Iterable[Deed], params: dict[str, Any], asked: Status | None) -> str | None:
+    """Why a check on how something ended cannot be decided: that is not known of one that was done. None if it is."""
+    if asked not in ("success", "error"):
         return None
-    others = f"agents seen: {', '.join(seen)}" if seen else "no agents were named"
-    return f"no agent called {missing[0]} was seen here ({others}), so the absence of actions proves nothing"
+    open_ended = (deed for deed in named if deed.status in ("unknown", "interrupted") and fits(deed, params, EVERY))
+    return next((f"how {deed.name} ended is unknown" for deed in open_ended), None)
 
 
-async def unserved(names: Iterable[str], actions: Sequence[TrajectoryStep], context: EvaluationContext) -> str | None:
-    """Why the absence of these actions proves nothing: we see the tools that we serve, and one of them is no such tool.
+class DeedList:
+    """The deeds of a step or turn, found by name, and what the agent was offered."""
 
-    None if all of them are, or happened, or if all actions of the agent are seen anyway.
-    """
-    if not context.shows.served_only:
+    def __init__(self, result: ExecutionResult, context: EvaluationContext) -> None:
+        self.all: list[Deed] = result.deeds
+        self._result: ExecutionResult = result
+        self._context: EvaluationContext = context
+        offer = result.offer
+        served = context.shows.served_only
+        self._offer: ToolOffer | None = offer if offer is not None and (offer.complete or served) else None
+
+    def called(self, name: str, *, forbids: bool) -> tuple[int, ...]:
+        """The numbers, from 0, of the deeds that go by this name. What a check forbids may go by any of its names; what
+        it requires is what the name means, without the calls that it was made of."""
+        if forbids:
+            return tuple(number for number, deed in enumerate(self.all) if likeness(name, deed.names) == "yes")
+        return tuple(number for number in self._meaning(name).deeds if not self.all[number].inside)
+
+    def ambiguous(self, name: str) -> str | None:
+        """Why a check cannot require a deed of this name: it could be one of several. None if it is clear."""
+        things = self._meaning(name).things
+        return f"{name} could mean {' or '.join(things)}; name it in full" if len(things) > 1 else None
+
+    def _meaning(self, name: str) -> Meaning:
+        offered = () if self._result.offer is None else self._result.offer.tools
+        return meaning(name, [deed.names for deed in self.all], [tool.names for tool in offered])
+
+    def namesake(self, name: str, params: dict[str, Any], counting: frozenset[ActionStatus]) -> str | None:
+        """Why it is not known how often this was done: one deed may or may not go by this name. None if none does."""
+        for deed in self.all:
+            if likeness(name, deed.names) == "maybe" and fits(deed, params, counting):
+                return f"{deed.name} was seen, which may be the same as {name}; name it in full"
         return None
-    services = context.trial.services
-    served = {mock.method for mock in context.scenario.setup.mocks}
-    if services is not None:
-        served |= {*services.actions, *(each.method for each in await services.offered())}
-    known = {plain_name(name) for name in (*served, *(step.name or "" for step in actions))}
-    missing = [name for name in dict.fromkeys(names) if plain_name(name) not in known]
-    if not missing:
+
+    def unoffered(self, names: Iterable[str]) -> str | None:
+        """Why the absence of these deeds proves nothing: one of them was not offered. None if all were, or happened all
+        the same, or if it is not known what was offered."""
+        offer = self._offer
+        if offer is None:
+            return None
+        missing = next((name for name in names if not offer.has(name) and not self._happened(name)), None)
+        if missing is None:
+            return None
+        if self.own_tools_unseen:
+            return (
+                f"{missing} is not one of the tools served to the agent (served: {offer}), and the agent's own tools "
+                "cannot be seen; mock it, or have the agent export spans of its tool calls"
+            )
+        return never_offered(missing, offer)
+
+    def _happened(self, name: str) -> bool:
+        return any(deed.status != "rejected" and likeness(name, deed.names) != "no" for deed in self.all)
+
+    @property
+    def own_tools_unseen(self) -> bool:
+        """Whether the agent may have tools that we would not see it use."""
+        return self._context.shows.served_only
+
+    def unknown_agents(self, named: Iterable[str | None]) -> str | None:
+        """Why the absence of these agents' deeds proves nothing: one of them never appears. None if all do."""
+        seen = {
+            each.agent: None
+            for each in (*self.all, *self._result.trajectory, *self._result.calls)
+            if each.agent is not None
+        }
+        known = {plain_name(name) for name in seen}
+        missing = [name for name in dict.fromkeys(named) if name is not None and plain_name(name) not in known]
+        if not missing:
+            return None
+        others = f"agents seen: {', '.join(seen)}" if seen else "no agents were named"
+        return f"no agent called {missing[0]} was seen here ({others}), so the absence of actions proves nothing"
+
+    def respelled(self, name: str, params: dict[str, Any], counting: frozenset[ActionStatus]) -> str | None:
+        """Why the absence of such a deed proves nothing: one was done with these parameters in another spelling. None
+        if none was."""
+        for deed in self.all:
+            if not params or deed.status not in counting or likeness(name, deed.names) != "yes":
+                continue
+            if any(differs_in_spelling(given, params) for given in deed.given):
+                return f"{SPELLING}: {', and '.join(deed_differences(deed, params, EVERY))}"
         return None
-    return (
-        f"{missing[0]} is not one of the tools served to the agent (served: {', '.join(sorted(served)) or 'none'}), "
-        "and the agent's own tools cannot be seen; mock it, or have the agent export spans of its tool calls"
-    )
+
+    def unseen_arguments(self, alike: Iterable[Deed]) -> str | None:
+        """Why a deed that is `alike` except for its parameters proves nothing: they are not reported, or cannot be
+        read. None if they are known."""
+        deeds = list(alike)
+        if any(UNREADABLE in deed.params for deed in deeds):
+            return "its parameters are unknown: they are not a JSON object"
+        if self._context.shows.arguments or all(any(deed.given) for deed in deeds):
+            return None
+        return "its parameters are unknown: the agent's server does not report them"
 
 
-def namesake(names: Iterable[str], actions: Sequence[TrajectoryStep]) -> str | None:
-    """Why the absence of these actions proves nothing: one was taken that has such a name at the end of a longer one,
-    as tools of MCP servers have it in many frameworks (`mcp__shop__refund`, `shop.refund`). None if none was."""
-    wanted = {plain_name(name): name for name in names}
-    for step in actions:
-        last = _QUALIFIER.split(step.name or "")[-1]
-        if last != step.name and plain_name(last) in wanted:
-            return f"{step.name} was seen, which may be the same as {wanted[plain_name(last)]}; name it in full"
-    return None
-
-
-def respelled(name: str, params: dict[str, Any], status: str, actions: Iterable[TrajectoryStep]) -> str | None:
-    """Why the absence of such an action proves nothing: one was taken with these parameters in another spelling. None
-    if none was."""
-    for step in actions:
-        if params and matches(step, name, {}, status) and differs_in_spelling(step.params, params):
-            return f"{SPELLING}: {', and '.join(differences(params, step.params))}"
-    return None
-
-
-def unseen_arguments(alike: Iterable[TrajectoryStep], context: EvaluationContext) -> str | None:
-    """Why an action that is `alike` except for its parameters proves nothing: they are not reported. None if they
-    are."""
-    if context.shows.arguments or all(step.params for step in alike):
-        return None
-    return "its parameters are unknown: the agent's server does not report them"
-
-
-def caller_of(call: ServiceCalled, actions: Sequence[TrajectoryStep]) -> str | None:
-    """The agent that called a service: the one whose action was under way, if that is known and only one was."""
-    around = {
-        action.agent
-        for action in actions
-        if action.duration_ms and action.at_ms <= call.at_ms <= action.at_ms + action.duration_ms
-    }
-    return around.pop() if len(around) == 1 else None
+def never_offered(name: str, offer: ToolOffer) -> str:
+    near = next((found for names in offer.spellings if (found := nearest(name, names))), None)
+    hint = f"; did you mean {near}?" if near else ""
+    return f"{name} was never offered to the agent (offered: {excerpt(str(offer))}){hint}"

@@ -2,31 +2,22 @@
 
 from __future__ import annotations
 
-import itertools
-import re
-from collections.abc import Callable, Sequence
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from steadyhand.builtin.evaluators.judge import Unjudged, ask_judge, noted, says_yes
+from steadyhand.builtin.evaluators.flow_rules import RULES, FlowPattern, Shown
+from steadyhand.builtin.evaluators.judge import SET_A_JUDGE, Unjudged, ask_judge, noted, says_yes
 from steadyhand.builtin.evaluators.text import CountFromZero, PositiveShare, Text, quoted
-from steadyhand.engine.negation import is_advised_against, says
 from steadyhand.judging.material import turn_materials
+from steadyhand.language.answer import Certainty
+from steadyhand.language.keywords import mentions
 from steadyhand.ports.agent import Judgement, Material
-from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams
+from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams, Spoken
 from steadyhand.records.base import Record, counted
-from steadyhand.records.evaluation import EvaluationResult, Evidence, JudgeNote, failed, inconclusive, passed
+from steadyhand.records.evaluation import EvaluationResult, Evidence, JudgeNote, Verdict, failed, inconclusive, passed
 from steadyhand.records.result import ConversationTurn, ExecutionResult
-
-Turns = Sequence[ConversationTurn]
-FlowPattern = Literal[
-    "question_then_answer",
-    "problem_then_solution",
-    "clarification_cycle",
-    "empathy_then_solution",
-    "escalation_pattern",
-]
+from steadyhand.text_match import shows_nothing
 
 
 class ConversationLengthParams(EvaluationParams):
@@ -103,6 +94,9 @@ class ConversationFlow:
     type: ClassVar[str] = "conversation_flow"
     params: ClassVar[type[EvaluationParams]] = ConversationFlowParams
 
+    def reads_text(self, params: ConversationFlowParams) -> Spoken:
+        return "agent"
+
     def needs_judge(self, params: ConversationFlowParams) -> bool:
         return True
 
@@ -148,12 +142,20 @@ _FLOW_PROMPT = (
 def _flow_by_rules(
     wanted: list[FlowPattern], turns: tuple[ConversationTurn, ...], threshold: float
 ) -> EvaluationResult:
-    found: dict[FlowPattern, str] = {}
-    for pattern in wanted:
-        place = _RULES[pattern](turns)
-        if place is not None:
-            found[pattern] = place
-    return _flow_result(wanted, found, threshold, "rules")
+    """Decided only if what cannot be told would not change the verdict."""
+    shown: dict[FlowPattern, Shown] = {pattern: RULES[pattern](turns) for pattern in wanted}
+    found: dict[FlowPattern, str] = {
+        pattern: each.where for pattern, each in shown.items() if each.answer is Certainty.YES
+    }
+    result = _flow_result(wanted, found, threshold, "rules")
+    unclear = {pattern: each for pattern, each in shown.items() if each.answer is Certainty.CANNOT_TELL}
+    if result.verdict is Verdict.PASSED or (len(found) + len(unclear)) / len(wanted) < threshold:
+        return result
+    pattern, doubt = next(iter(unclear.items()))
+    why = "" if doubt.reading is None else f": {quoted(doubt.reading.clause)}: {doubt.reading.why}"
+    figures = {**result.figures, "unclear": list(unclear)}
+    message = f"whether {pattern} is shown in {doubt.where} cannot be told by rules{why}; {SET_A_JUDGE}"
+    return inconclusive(message, evidence=result.evidence, figures=figures)
 
 
 def _flow_result(
@@ -175,96 +177,6 @@ def _flow_result(
     return (passed if score >= threshold else failed)(message, evidence=evidence, figures=figures)
 
 
-_PROBLEM = re.compile(
-    r"\b(?:problem|issue|error|trouble|help|fail(?:s|ed|ing)?|broken?|wrong|stuck|lost|missing|charged|overcharged"
-    r"|complain\w*|(?:can|could|does|do|did|is|was|has|have|wo)(?:n't| ?not)|unable)\b",
-    re.IGNORECASE,
-)
-_SOLUTION = re.compile(
-    r"\b(?:follow these|here(?:'s| is| are) (?:how|what|the steps)|step 1|first,"
-    r"|please (?:try|go|click|open|restart|call)"
-    r"|you can (?:fix|solve|resolve|try|do)|to (?:fix|solve|resolve) (?:this|it|that)"
-    r"|i(?:'ve| have) (?:issued|refunded|fixed|resolved|corrected|reset|updated|cancelled|arranged|sent)"
-    r"|i(?:'ll| will) (?:refund|issue|fix|correct|reset|replace|send|cancel|arrange)"
-    r"|(?:is|has been|are|have been) (?:resolved|fixed|refunded|corrected|reversed))\b|^[^\S\n]*1[.)]\s",
-    re.IGNORECASE | re.MULTILINE,
-)
-_EMPATHY = re.compile(
-    r"\b(?:(?:i'm|i am|we're|we are) (?:so |very |really |truly )?sorry|i apologi[sz]e|my apologies|i understand"
-    r"|i can (?:see|imagine|understand)|that (?:must|sounds)|frustrating|i know how)\b",
-    re.IGNORECASE,
-)
-_ESCALATION = re.compile(
-    r"\b(?:escalat\w+|transfer(?:ring)? you|connect(?:ing)? you (?:with|to)|put(?:ting)? you through"
-    r"|pass(?:ing)? (?:you|this) on"
-    r"|hand(?:ing)? (?:you|this) over|supervisor|a manager|specialist|human agent|emergency services)\b",
-    re.IGNORECASE,
-)
-
-
-def _question_then_answer(turns: Turns) -> str | None:
-    asked = _exchanges(turns)
-    return f"turns {asked[0]}-{asked[0] + 1}" if asked else None
-
-
-def _clarification_cycle(turns: Turns) -> str | None:
-    asked = _exchanges(turns)
-    return f"turns {asked[0]}-{asked[-1] + 1}" if len(asked) > 1 else None
-
-
-def _exchanges(turns: Turns) -> list[int]:
-    """The turns in which the agent asks something that the user then answers."""
-    return [
-        turn.turn_number
-        for turn, following in itertools.pairwise(turns)
-        if "?" in turn.agent_response and _answers(following.user_input)
-    ]
-
-
-def _answers(text: str) -> bool:
-    """Whether the user answers; a question back is not an answer."""
-    return bool(re.search(r"\w", text)) and not text.strip().endswith("?")
-
-
-def _problem_then_solution(turns: Turns) -> str | None:
-    stated = next((turn.turn_number for turn in turns if _meant(_PROBLEM, turn.user_input)), None)
-    if stated is None:
-        return None
-    solved = next((turn.turn_number for turn in turns[stated - 1 :] if _meant(_SOLUTION, turn.agent_response)), 0)
-    return f"turns {stated}-{solved}" if solved else None
-
-
-def _empathy_then_solution(turns: Turns) -> str | None:
-    shown: int | None = None
-    for turn in turns:
-        felt = _meant(_EMPATHY, turn.agent_response) if shown is None else None
-        if felt is not None:
-            shown = turn.turn_number
-        if shown is not None and _meant(_SOLUTION, turn.agent_response, felt.end() if felt else 0):
-            return f"turns {shown}-{turn.turn_number}"
-    return None
-
-
-def _escalation_pattern(turns: Turns) -> str | None:
-    return next((f"turn {turn.turn_number}" for turn in turns if _meant(_ESCALATION, turn.agent_response)), None)
-
-
-def _meant(sign: re.Pattern[str], said: str, after: int = 0) -> re.Match[str] | None:
-    """The first match that is not negated."""
-    text = said.replace("\u2019", "'")
-    return next((match for match in sign.finditer(text, after) if not is_advised_against(text, match.start())), None)
-
-
-_RULES: dict[FlowPattern, Callable[[Turns], str | None]] = {
-    "question_then_answer": _question_then_answer,
-    "problem_then_solution": _problem_then_solution,
-    "clarification_cycle": _clarification_cycle,
-    "empathy_then_solution": _empathy_then_solution,
-    "escalation_pattern": _escalation_pattern,
-}
-"""Where each pattern was found, such as `turns 1-2`, or None."""
-
-
 class ContextRetentionParams(EvaluationParams):
     test_memory_of: list[Text] = Field(min_length=1, description="What the agent must remember")
     retention_turns: int = Field(default=3, ge=1, description="Number of turns for which it must be remembered")
@@ -276,6 +188,9 @@ class ContextRetentionParams(EvaluationParams):
 class ContextRetention:
     type: ClassVar[str] = "context_retention"
     params: ClassVar[type[EvaluationParams]] = ContextRetentionParams
+
+    def reads_text(self, params: ContextRetentionParams) -> Spoken:
+        return "agent"
 
     def needs_judge(self, params: ContextRetentionParams) -> bool:
         return True
@@ -296,12 +211,16 @@ class ContextRetention:
                 return inconclusive(found, evidence=Evidence(expected=item, found=found, where="conversation"))
             probes += found
         answers: list[tuple[_Probe, Judgement]] = []
+        silent = {turn.turn_number for turn in turns if shows_nothing(turn.agent_response)}
         for probe in probes:
             try:
-                answers.append((probe, await _ask(probe, turns, context)))
+                answers.append((probe, _SILENT if probe.turn in silent else await _ask(probe, turns, context)))
             except Unjudged as unjudged:
                 return unjudged.result
         return _retention_result(answers, params.memory_accuracy_threshold)
+
+
+_SILENT = Judgement(judgment="no", reasoning="the agent said nothing", note=JudgeNote(model="", prompt_hash="", raw=""))
 
 
 class _Probe(Record):
@@ -314,7 +233,9 @@ class _Probe(Record):
 
 def _probes(item: str, turns: tuple[ConversationTurn, ...], retention_turns: int) -> list[_Probe] | str:
     """The turns to ask about, or why there are none."""
-    since = next((turn for turn in turns if says(turn.user_input, item) or says(turn.agent_response, item)), None)
+    since = next(
+        (turn for turn in turns if mentions(turn.user_input, item) or mentions(turn.agent_response, item)), None
+    )
     if since is None:
         return f"{quoted(item)} never came up in {counted(len(turns), 'turn')}, so there was nothing to remember"
     first = since.turn_number
@@ -352,9 +273,11 @@ def _retention_result(answers: list[tuple[_Probe, Judgement]], threshold: float)
         evidence=Evidence(expected=expected, found=listed or "all kept", where="conversation"),
         figures={"accuracy": round(accuracy, 4), "asked": asked},
     )
-    return noted(result, _note(lost, answers))
+    note = _note(lost, answers)
+    return result if note is _SILENT.note else noted(result, note)
 
 
 def _note(lost: list[tuple[_Probe, Judgement]], answers: list[tuple[_Probe, Judgement]]) -> JudgeNote:
     """The judgement that decided: the first that found it lost, else the last."""
-    return (lost[0] if lost else answers[-1])[1].note
+    asked = [answer for answer in lost if answer[1] is not _SILENT]
+    return (asked or lost or answers[-1:])[0][1].note

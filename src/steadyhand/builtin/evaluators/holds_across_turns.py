@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Any, ClassVar, Literal, Self
 
 import regex
 from pydantic import Field, model_validator
 
-from steadyhand.builtin.evaluators.judge import Unjudged, ask_judge, noted, says_yes
-from steadyhand.builtin.evaluators.text import PatternText, Text, excerpt, quoted
-from steadyhand.engine.negation import is_advised_against, straight
+from steadyhand.builtin.evaluators.judge import SET_A_JUDGE, Unjudged, ask_judge, noted, says_yes
+from steadyhand.builtin.evaluators.text import PatternText, Text, excerpt, quoted, quoted_pattern
 from steadyhand.judging.material import turn_materials
+from steadyhand.language.answer import Certainty, Reading
+from steadyhand.language.statements import is_courtesy, normal, repeated
 from steadyhand.ports.agent import Judgement, Material
-from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams
+from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams, Spoken
 from steadyhand.records.base import Record, counted
 from steadyhand.records.evaluation import EvaluationResult, Evidence, failed, inconclusive, passed
 from steadyhand.records.result import ConversationTurn, ExecutionResult
@@ -69,16 +69,20 @@ class HoldsAcrossTurnsParams(EvaluationParams):
         return rf"(?<!\w){words}(?!\w)"
 
     @property
-    def shown(self) -> str:
-        return self.pattern or self.value or self.criterion or ""
+    def quoted(self) -> str:
+        return quoted_pattern(self.pattern) if self.pattern else quoted(self.value or self.criterion or "")
 
 
 class HoldsAcrossTurns:
     type: ClassVar[str] = "holds_across_turns"
     params: ClassVar[type[EvaluationParams]] = HoldsAcrossTurnsParams
 
+    def reads_text(self, params: HoldsAcrossTurnsParams) -> Spoken:
+        return "agent"
+
     def needs_judge(self, params: HoldsAcrossTurnsParams) -> bool:
-        return params.criterion is not None
+        """A criterion always; a pattern where rules cannot tell whether it still stands."""
+        return True
 
     async def evaluate(
         self, params: HoldsAcrossTurnsParams, result: ExecutionResult, context: EvaluationContext
@@ -94,69 +98,103 @@ class HoldsAcrossTurns:
         if params.criterion is not None:
             return await _by_judge(params.criterion, params, turns, context)
         try:
-            return await _by_words(params, turns)
+            return await _by_words(params, turns, context)
         except TimeoutError:
             return inconclusive(
-                f"searching for {quoted(params.shown)} timed out after 1 second; "
+                f"searching for {params.quoted} timed out after 1 second; "
                 "simplify the pattern, such as by removing nested repetition"
             )
 
 
-async def _by_words(params: HoldsAcrossTurnsParams, turns: list[ConversationTurn]) -> EvaluationResult:
+class _Doubt(Record):
+    """A turn after which rules cannot tell whether it still stands."""
+
+    turn: ConversationTurn
+    reading: Reading
+
+
+_NOT_REPEATED = Reading(
+    answer=Certainty.CANNOT_TELL, why="the reply does not repeat it, and rules cannot tell what it implies"
+)
+
+
+async def _by_words(
+    params: HoldsAcrossTurnsParams, turns: list[ConversationTurn], context: EvaluationContext
+) -> EvaluationResult:
+    """Passes if the last reply that speaks to the matter repeats it. That no known retraction was found proves nothing:
+    a judge is asked, and without one nothing is decided."""
     forms = WITHDRAWN_BY if params.withdrawn_by is None else params.withdrawn_by
-    expression, case_sensitive = params.expression, params.case_sensitive
     first: int | None = None
+    doubt: _Doubt | None = None
     for turn in turns:
-        reply = turn.agent_response
-        saying = await said(expression, reply, case_sensitive=case_sensitive)
-        after = 0
-        if first is None:
-            if saying is None:
-                continue
-            first, after = turn.turn_number, saying.end
-        elif params.repeat == "required" and saying is None:
-            return _broken(params, first, turn, "it is not repeated", turns)
-        taken_back = await withdrawn(expression, reply, forms, case_sensitive=case_sensitive, after=after)
+        text = normal(turn.agent_response)
+        spans = await search_all(params.expression, text, case_sensitive=params.case_sensitive)
+        read = repeated(text, spans) if spans else None
+        since = first if read is None or read.answer is Certainty.NO else first or turn.turn_number
+        if since is None:
+            continue
+        if first is not None and read is not None and read.answer is Certainty.NO:
+            return _broken(params, first, turn, f"it is retracted: {quoted(read.clause)}", turns)
+        taken_back = await withdrawn(text, forms, after=spans[-1][1] if spans else 0)
         if taken_back is not None:
-            return _broken(params, first, turn, f"it is retracted: {quoted(taken_back)}", turns)
+            return _broken(params, since, turn, f"it is retracted: {quoted(taken_back)}", turns)
+        if read is None and params.repeat == "required":
+            return _broken(params, since, turn, "it is not repeated", turns)
+        if read is not None and read.answer is Certainty.YES:
+            first, doubt = since, doubt if params.repeat == "required" else None
+        elif read is not None or (first is not None and not is_courtesy(text)):
+            doubt = _Doubt(turn=turn, reading=read or _NOT_REPEATED)
+    if doubt is not None:
+        return await _by_judge_of_doubt(params, first, doubt, turns, context)
     return _never(params, turns) if first is None else _held(params, first, turns)
 
 
-class Saying(Record):
-    """The text of a reply from `start` to `end`."""
-
-    start: int
-    end: int
-    text: str
-
-
-async def said(pattern: str, reply: str, *, case_sensitive: bool) -> Saying | None:
-    """The first match that is not negated. Raises `TimeoutError`."""
-    text = straight(reply)
-    for start, end in await search_all(pattern, text, case_sensitive=case_sensitive):
-        if not is_advised_against(text, start):
-            return Saying(start=start, end=end, text=text[start:end])
-    return None
-
-
-async def withdrawn(
-    pattern: str, reply: str, withdrawn_by: Sequence[str], *, case_sensitive: bool, after: int = 0
-) -> str | None:
-    """The words after `after` that take it back: the pattern negated, or a withdrawal. Raises `TimeoutError`."""
-    text = straight(reply)
-    upheld: list[tuple[int, int]] = []
-    for start, end in await search_all(pattern, text, case_sensitive=case_sensitive):
-        if not is_advised_against(text, start):
-            upheld.append((start, end))
-        elif start >= after:
-            return text[max(0, start - 40) : end].strip()
-    for form in withdrawn_by:
+async def withdrawn(text: str, forms: Sequence[str], *, after: int) -> str | None:
+    """The words after `after` that take it back. What is said before it may be about something else, as in "no need to
+    wait, call", and so may the pattern itself, as in "it is not necessary to fast". Raises `TimeoutError`."""
+    for form in forms:
         for start, end in await search_all(form, text, case_sensitive=False):
-            # The pattern itself may sound like a withdrawal: "it is not necessary to fast".
-            nearest = bisect_left(upheld, (end,)) - 1  # they are in order, and do not overlap
-            if start >= after and (nearest < 0 or upheld[nearest][1] <= start):
+            if start >= after:
                 return text[max(0, start - 20) : end + 40].strip()
     return None
+
+
+async def _by_judge_of_doubt(
+    params: HoldsAcrossTurnsParams,
+    first: int | None,
+    doubt: _Doubt,
+    turns: list[ConversationTurn],
+    context: EvaluationContext,
+) -> EvaluationResult:
+    number, reading = doubt.turn.turn_number, doubt.reading
+    if context.trial.judge is None:
+        clause = f": {quoted(reading.clause)}" if reading.clause else ""
+        return inconclusive(
+            f"whether {params.quoted} still stands after turn {number} cannot be told by rules{clause}: "
+            f"{reading.why}; {SET_A_JUDGE}",
+            evidence=Evidence(
+                expected=_expected(params),
+                found=reading.why,
+                where=f"turn {number}",
+                excerpt=excerpt(doubt.turn.agent_response),
+            ),
+            figures=_figures(first, None, turns),
+        )
+    again = "and say so again in every later turn" if params.repeat == "required" else "and stand by it to the end"
+    said = f"what the regular expression {params.pattern!r} describes" if params.pattern else params.quoted
+    prompt = (
+        f"Does the agent tell the user this, as what to do or as what is so: {said}, {again}? `no` if any of "
+        "the agent's messages withdraws, contradicts or weakens it, makes it conditional, or puts something else in "
+        "its place."
+    )
+    try:
+        judgement = await ask_judge(context, prompt, turn_materials(turns))
+    except Unjudged as unjudged:
+        return unjudged.result
+    since = first or number
+    held = says_yes(judgement)
+    result = _held(params, since, turns) if held else _broken(params, since, doubt.turn, judgement.reasoning, turns)
+    return noted(result, judgement.note)
 
 
 async def _by_judge(
@@ -191,7 +229,7 @@ def _held(params: HoldsAcrossTurnsParams, first: int, turns: list[ConversationTu
     later = turns[-1].turn_number - first
     tested = f"and held in {counted(later, 'later turn')}" if later else "in the last turn, so no later turn tested it"
     return passed(
-        f"{quoted(params.shown)} was said in turn {first} {tested}",
+        f"{params.quoted} was said in turn {first} {tested}",
         evidence=Evidence(expected=_expected(params), found=f"said in turn {first}", where=f"turn {first}"),
         figures=_figures(first, None, turns),
         rests_on=None if later else "absence",
@@ -202,7 +240,7 @@ def _broken(
     params: HoldsAcrossTurnsParams, first: int, turn: ConversationTurn, why: str, turns: list[ConversationTurn]
 ) -> EvaluationResult:
     return failed(
-        f"{quoted(params.shown)} was said in turn {first} but did not hold in turn {turn.turn_number}: {why}",
+        f"{params.quoted} was said in turn {first} but did not hold in turn {turn.turn_number}: {why}",
         evidence=Evidence(
             expected=_expected(params),
             found=why,
@@ -217,7 +255,7 @@ def _never(params: HoldsAcrossTurnsParams, turns: list[ConversationTurn]) -> Eva
     first, last = turns[0].turn_number, turns[-1].turn_number
     where = f"turns {first} to {last}" if last > first else f"turn {first}"
     return failed(
-        f"{quoted(params.shown)} was never said in {where}",
+        f"{params.quoted} was never said in {where}",
         evidence=Evidence(expected=_expected(params), found="never said", where="the agent's messages"),
         figures=_figures(None, None, turns),
     )
@@ -225,7 +263,7 @@ def _never(params: HoldsAcrossTurnsParams, turns: list[ConversationTurn]) -> Eva
 
 def _expected(params: HoldsAcrossTurnsParams) -> str:
     rule = "repeated in every later turn" if params.repeat == "required" else "never retracted"
-    return f"{params.shown}: said once and {rule}"
+    return f"{params.quoted}: said once and {rule}"
 
 
 def _figures(first: int | None, broken: int | None, turns: list[ConversationTurn]) -> dict[str, Any]:

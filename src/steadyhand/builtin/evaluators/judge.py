@@ -11,12 +11,13 @@ from pydantic import Field, field_validator, model_validator
 from steadyhand.judging.expected import AnswerComparison, ExpectedAnswer, check_answer_schema, compare, parse_expected
 from steadyhand.judging.material import PARTS, Part, materials_of
 from steadyhand.ports.agent import Judgement, Material, NoJudgement, Question
-from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams
+from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams, Spoken
 from steadyhand.records.base import shorten
 from steadyhand.records.evaluation import EvaluationResult, Evidence, JudgeNote, failed, inconclusive, passed
 from steadyhand.records.result import ExecutionResult
 
-NO_JUDGE = "not judged: no judge is set; name one with `--judge provider/model` or `judge` in steadyhand.toml"
+SET_A_JUDGE = "name a judge with `--judge provider/model` or `judge` in steadyhand.toml"
+NO_JUDGE = f"not judged: no judge is set; {SET_A_JUDGE}"
 
 
 class LlmJudgeParams(EvaluationParams):
@@ -84,6 +85,9 @@ class LlmJudgeEvaluator:
     type: ClassVar[str] = "llm_judge"
     params: ClassVar[type[EvaluationParams]] = LlmJudgeParams
 
+    def reads_text(self, params: LlmJudgeParams) -> Spoken:
+        return "reply"
+
     def needs_judge(self, params: LlmJudgeParams) -> bool:
         return True
 
@@ -121,6 +125,9 @@ class JudgeCriterion:
 
     type: ClassVar[str] = "judge"
     params: ClassVar[type[EvaluationParams]] = JudgeCriterionParams
+
+    def reads_text(self, params: JudgeCriterionParams) -> Spoken:
+        return "reply"
 
     def needs_judge(self, params: JudgeCriterionParams) -> bool:
         return True

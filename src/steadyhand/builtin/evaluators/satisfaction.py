@@ -8,10 +8,11 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from steadyhand.builtin.evaluators.judge import Unjudged, ask_judge, noted
-from steadyhand.builtin.evaluators.text import PositiveShare, Text
-from steadyhand.engine.negation import Reading, is_negated, normal, places, reading
+from steadyhand.builtin.evaluators.text import PositiveShare, Text, quoted
 from steadyhand.judging.material import turn_materials
-from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams
+from steadyhand.language.answer import Certainty, Reading
+from steadyhand.language.keywords import keyword_readings
+from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams, Spoken
 from steadyhand.records.base import Record
 from steadyhand.records.evaluation import EvaluationResult, Evidence, failed, inconclusive, passed
 from steadyhand.records.result import ConversationTurn, ExecutionResult
@@ -42,7 +43,6 @@ _SCALE = (
     "you are that the user is satisfied, whichever word you answer with: 0 is certainly not satisfied, 1 is certainly "
     "satisfied."
 )
-_MOST_PLACES = 200
 _SIGNS = {True: "+", False: "-", None: "?"}
 
 
@@ -71,6 +71,9 @@ class UserSatisfaction:
     type: ClassVar[str] = "user_satisfaction"
     params: ClassVar[type[EvaluationParams]] = UserSatisfactionParams
 
+    def reads_text(self, params: UserSatisfactionParams) -> Spoken:
+        return "agent"
+
     def needs_judge(self, params: UserSatisfactionParams) -> bool:
         return params.measurement_method != "keyword_analysis"
 
@@ -86,70 +89,78 @@ class UserSatisfaction:
 
 
 def _by_words(params: UserSatisfactionParams, turns: tuple[ConversationTurn, ...]) -> EvaluationResult:
-    """Counts from turn 2 on: the opening is the author's, not the user's reaction."""
+    """Counts from turn 2 on: the opening is the author's, not the user's reaction.
+
+    What cannot be told is counted both ways; if that changes the verdict, there is none.
+    """
     indicators = params.indicators or SatisfactionIndicators()
     spoken = [(turn.turn_number, turn.user_input) for turn in turns if turn.turn_number > 1]
     found = hits(spoken, indicators.positive or POSITIVE, indicators.negative or NEGATIVE)
     positive = sum(hit.positive is True for hit in found)
-    counted = sum(hit.positive is not None for hit in found)
-    listed = "; ".join(f"{_SIGNS[hit.positive]} {hit.text!r} (turn {hit.turn})" for hit in found)
-    figures = {"positive": positive, "negative": counted - positive, "method": "keyword_analysis"}
+    negative = sum(hit.positive is False for hit in found)
+    unclear = [hit for hit in found if hit.positive is None]
+    counted = positive + negative
     expected = f"a share of at least {params.satisfaction_threshold:g}"
-    if not counted:
-        said = (
-            "said nothing that clearly shows satisfaction" if found else "used none of the words that show satisfaction"
-        )
-        return inconclusive(
-            f"the user {said}; use another measurement_method",
-            evidence=Evidence(
-                expected=expected, found=listed or "no indicator", where="the user's messages from turn 2 on"
-            ),
-            figures=figures,
-        )
+    listed = "; ".join(f"{_SIGNS[hit.positive]} {hit.text!r} (turn {hit.turn})" for hit in found)
+    evidence = Evidence(expected=expected, found=listed or "no indicator", where="the user's messages from turn 2 on")
+    figures = {"positive": positive, "negative": negative, "unclear": len(unclear), "method": "keyword_analysis"}
+    praise = sum(hit.sign for hit in unclear)
+    highest = _share(positive + praise, counted + praise)
+    lowest = _share(positive, counted + len(unclear))
+    if highest is None:
+        said = "the user used none of the words that show satisfaction"
+        return inconclusive(f"{said}; use another measurement_method", evidence=evidence, figures=figures)
+    reached = [share is not None and share >= params.satisfaction_threshold for share in (lowest, highest)]
+    if unclear and (reached[0] != reached[1] or not counted):
+        return inconclusive(_doubt(unclear[0]), evidence=evidence, figures=figures)
     score = positive / counted
-    return (passed if score >= params.satisfaction_threshold else failed)(
+    return (passed if reached[0] else failed)(
         f"{positive} of {counted} indicators are positive ({score:.2f}), expected {expected}",
-        evidence=Evidence(expected=expected, found=listed, where="the user's messages from turn 2 on"),
+        evidence=evidence,
         figures={"score": round(score, 4), **figures},
     )
 
 
+def _share(positive: int, counted: int) -> float | None:
+    return positive / counted if counted else None
+
+
+def _doubt(hit: Hit) -> str:
+    return (
+        f"whether {hit.text!r} in turn {hit.turn} shows satisfaction cannot be told by rules: "
+        f"{quoted(hit.reading.clause)}, {hit.reading.why}; "
+        "set measurement_method to llm_judge and name a judge with `--judge provider/model`"
+    )
+
+
 class Hit(Record):
-    """A word that was said. `positive` takes negation into account; None counts for neither side."""
+    """A word that was said. `sign` is whether it is one for satisfaction; `positive` is what it counts for as it was
+    said, None if that cannot be told."""
 
     turn: int
     text: str
+    sign: bool
     positive: bool | None
+    reading: Reading
 
 
 def hits(spoken: Iterable[tuple[int, str]], positive: Sequence[str], negative: Sequence[str]) -> list[Hit]:
-    """What counts in the user's messages, given as turn and text.
+    """What the user's messages, given as turn and text, say for and against.
 
     A word counts once, under the longest phrase it is part of. "not helpful" counts against; "not frustrated" counts
-    for neither side, nor does a positive word in a clause whose sense is unclear.
+    for nothing.
     """
+    against = set(negative)
     found: list[Hit] = []
-    wanted = sorted({(phrase, True) for phrase in positive} | {(phrase, False) for phrase in negative})
-    wanted.sort(key=lambda each: -len(each[0]))
     for turn, message in spoken:
-        text = normal(message)
-        taken: list[tuple[int, int]] = []
-        for phrase, is_positive in wanted:
-            for start, end in places(text, phrase)[:_MOST_PLACES]:
-                if any(start < other_end and other_start < end for other_start, other_end in taken):
-                    continue
-                taken.append((start, end))
-                read = reading(text, start, end)
-                negated = read is Reading.NEGATED or (not is_positive and is_negated(text, start))
-                shown = f"not {text[start:end]}" if negated else text[start:end]
-                found.append(Hit(turn=turn, text=shown, positive=_counts_for(read, is_positive, negated)))
+        for said in keyword_readings(message, positive, contrary=negative):
+            sign, answer = said.keyword not in against, said.reading.answer
+            if answer is Certainty.NO and not sign:
+                continue
+            text = f"not {said.keyword}" if answer is Certainty.NO else said.keyword
+            counts = None if answer is Certainty.CANNOT_TELL else sign and answer is Certainty.YES
+            found.append(Hit(turn=turn, text=text, sign=sign, positive=counts, reading=said.reading))
     return found
-
-
-def _counts_for(read: Reading, is_positive: bool, negated: bool) -> bool | None:
-    if not is_positive:
-        return None if negated else False
-    return read is Reading.MEANT if negated or read is Reading.MEANT else None
 
 
 async def _by_judge(

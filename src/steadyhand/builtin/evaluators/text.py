@@ -13,19 +13,22 @@ from typing import Annotated, ClassVar, Literal
 import regex
 from pydantic import AfterValidator, Field
 
-from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams, TextCheck
+from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams, Spoken, TextCheck
 from steadyhand.records.base import Record, shorten
-from steadyhand.records.chat import FinishReason, Message
+from steadyhand.records.chat import Message
 from steadyhand.records.evaluation import EvaluationResult, Evidence, failed, inconclusive, passed
 from steadyhand.records.result import ExecutionResult
 from steadyhand.records.scenario import Ask, Converse, Step
 from steadyhand.spec.patterns import inspect_pattern, is_blank
-from steadyhand.text_match import Span, compiled, find, find_forbidden, is_forbidden, nfc, search, shows_nothing
+from steadyhand.text_match import Span, compiled, find, find_forbidden, is_forbidden, nfc, search
 
 Scope = Literal["reply", "agent", "transcript"]
 _GAP = "\n\n"
 _CUT = "some of the output was too long to keep, so its absence proves nothing"
 LIMIT = 200
+PATTERN_LIMIT = 60
+_LAYOUT = regex.compile(r"\s*\n\s*")
+"""How a long pattern is laid out over several lines, which means nothing to a reader of one line."""
 NonNegativeMilliseconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 PositiveMilliseconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 CountFromZero = Annotated[int, Field(ge=0)]
@@ -69,26 +72,17 @@ class SubjectPart(Record):
 class Subject:
     """The text a check reads, put together from messages with an empty line between them.
 
-    `label` is the name of the whole text in messages. `cut` means that some of the output was left out. `asked` means
-    that an agent was to say it, so that an empty text is its silence.
+    `label` is the name of the whole text in messages. `cut` means that some of the output was left out.
     """
 
-    __slots__ = ("asked", "cut", "label", "parts", "text")
+    __slots__ = ("cut", "label", "parts", "text")
 
-    def __init__(self, *parts: SubjectPart, cut: bool = False, asked: bool = False) -> None:
+    def __init__(self, *parts: SubjectPart, cut: bool = False) -> None:
         self.parts: tuple[SubjectPart, ...] = parts
         self.cut: bool = cut
-        self.asked: bool = asked
         alone = len(parts) == 1
         self.text: str = parts[0].text if alone else _GAP.join([part.text for part in parts])
         self.label: str = parts[0].label if alone else f"{len(parts)} messages"
-
-    @property
-    def proves_nothing(self) -> str | None:
-        """Why it proves nothing that something is not in the text; None if it does."""
-        if self.cut:
-            return _CUT
-        return "an empty reply proves nothing" if self.asked and shows_nothing(self.text) else None
 
     def where(self, start: int, end: int) -> str:
         """The place of `text[start:end]`, such as `reply, characters 120-131`, counted from 1."""
@@ -109,10 +103,9 @@ class Subject:
 
 def subject(result: ExecutionResult, scope: Scope, context: EvaluationContext) -> Subject:
     """The text that `scope` names. Assistant messages written by the scenario's author are not the agent's."""
-    asked = _had_time(result) and (bool(result.messages) or result.conversation is not None)
     if scope == "reply":
         part = SubjectPart(label="reply", text=final_reply(result))
-        return Subject(part, cut=result.truncated, asked=asked)
+        return Subject(part, cut=result.truncated)
     messages = _transcript(result)
     given = len(_given(result, context))
     wanted = [
@@ -121,12 +114,7 @@ def subject(result: ExecutionResult, scope: Scope, context: EvaluationContext) -
         if scope == "transcript" or (message.role == "assistant" and number > given)
     ]
     parts = wanted or [SubjectPart(label="no messages", text="")]
-    return Subject(*parts, cut=result.truncated, asked=asked)
-
-
-def _had_time(result: ExecutionResult) -> bool:
-    """Nothing said by the deadline is late, not silent."""
-    return result.finish is None or result.finish.reason is not FinishReason.DEADLINE
+    return Subject(*parts, cut=result.truncated)
 
 
 def final_reply(result: ExecutionResult) -> str:
@@ -177,6 +165,12 @@ def quoted(text: str) -> str:
     return f"{mark}{shown}{mark}"
 
 
+@functools.lru_cache(maxsize=512)
+def quoted_pattern(pattern: str) -> str:
+    """A regular expression in quotation marks: enough to recognize it by. The file has the rest."""
+    return quoted(shorten(_LAYOUT.sub(" ", pattern.strip()), PATTERN_LIMIT))
+
+
 class StringContainsParams(EvaluationParams):
     value: Text = Field(min_length=1, description="Text that must occur")
     case_sensitive: bool = Field(default=False, description="Whether case matters")
@@ -207,9 +201,17 @@ class NotContainsParams(EvaluationParams):
     scope: Scope = Field(default="reply", description="What is searched")
 
 
-class StringContains:
-    type: ClassVar[str] = "string_contains"
+class _ReadsWords:
+    """A check on words: an empty text fails it."""
+
     deterministic: ClassVar[bool] = True
+
+    def reads_text(self, params: EvaluationParams) -> Spoken:
+        return "reply" if getattr(params, "scope", "reply") == "reply" else "agent"
+
+
+class StringContains(_ReadsWords):
+    type: ClassVar[str] = "string_contains"
     params: ClassVar[type[EvaluationParams]] = StringContainsParams
 
     async def evaluate(
@@ -219,9 +221,8 @@ class StringContains:
         return check_contains(words, params.value, case_sensitive=params.case_sensitive)
 
 
-class RegexMatch:
+class RegexMatch(_ReadsWords):
     type: ClassVar[str] = "regex_match"
-    deterministic: ClassVar[bool] = True
     params: ClassVar[type[EvaluationParams]] = RegexMatchParams
 
     async def evaluate(
@@ -231,9 +232,8 @@ class RegexMatch:
         return await check_pattern(words, params.pattern, case_sensitive=params.case_sensitive)
 
 
-class RegexInvariant:
+class RegexInvariant(_ReadsWords):
     type: ClassVar[str] = "regex"
-    deterministic: ClassVar[bool] = True
     params: ClassVar[type[EvaluationParams]] = RegexInvariantParams
 
     async def evaluate(
@@ -252,9 +252,8 @@ class RegexInvariant:
         return matches
 
 
-class Contains:
+class Contains(_ReadsWords):
     type: ClassVar[str] = "contains"
-    deterministic: ClassVar[bool] = True
     params: ClassVar[type[EvaluationParams]] = ContainsParams
 
     async def evaluate(
@@ -273,10 +272,10 @@ class Contains:
         return contains
 
 
-class NotContains:
+class NotContains(_ReadsWords):
     type: ClassVar[str] = "not_contains"
-    deterministic: ClassVar[bool] = True
     fails_for_good: ClassVar[bool] = True
+    only_forbids: ClassVar[bool] = True
     params: ClassVar[type[EvaluationParams]] = NotContainsParams
 
     async def evaluate(
@@ -299,7 +298,7 @@ def check_contains(subject: Subject, piece: str, *, case_sensitive: bool) -> Eva
     """Passed when `piece` is in the subject."""
     text = subject.text
     found = find(text, piece, case_sensitive=case_sensitive)
-    expected = _expected("", piece, case_sensitive)
+    expected = _expected("", quoted(piece), case_sensitive)
     if found is not None:
         return passed(_contains(subject, piece, found), evidence=_seen(subject, expected, found))
     evidence = Evidence(expected=expected, found=_no_match(text), where=subject.label, excerpt=excerpt(text))
@@ -311,7 +310,7 @@ def check_contains(subject: Subject, piece: str, *, case_sensitive: bool) -> Eva
 def check_absent(subject: Subject, piece: str, *, case_sensitive: bool) -> EvaluationResult:
     """Passed when `piece` is not in the subject, either as written or as a person would read it."""
     text = subject.text
-    expected = _expected("not ", piece, case_sensitive)
+    expected = _expected("not ", quoted(piece), case_sensitive)
     try:
         found = find_forbidden(text, piece, case_sensitive=case_sensitive)
     except TimeoutError:
@@ -323,41 +322,41 @@ def check_absent(subject: Subject, piece: str, *, case_sensitive: bool) -> Evalu
         return failed(_contains(subject, piece, found), evidence=_seen(subject, expected, found), rests_on="presence")
     # A pass by absence has no place to point at.
     evidence = Evidence(expected=expected, found=_no_match(text), where=subject.label)
-    if (doubt := subject.proves_nothing) is not None:
-        return inconclusive(f"{_lacks(subject, piece)}; but {doubt}", evidence=evidence)
+    if subject.cut:
+        return inconclusive(f"{_lacks(subject, piece)}; but {_CUT}", evidence=evidence)
     return passed(_lacks(subject, piece), evidence=evidence, rests_on="absence")
 
 
 async def check_pattern(subject: Subject, pattern: str, *, case_sensitive: bool) -> EvaluationResult:
     """Passed when `pattern` matches somewhere in the subject; inconclusive when the search times out."""
     text = subject.text
-    expected = _expected("a match for ", pattern, case_sensitive)
+    shown = quoted_pattern(pattern)
+    expected = _expected("a match for ", shown, case_sensitive)
     try:
         span = await search(pattern, text, case_sensitive=case_sensitive)
     except TimeoutError:
         return inconclusive(
-            f"searching {len(text)} characters for {quoted(pattern)} timed out after 1 second; "
+            f"searching {len(text)} characters for {shown} timed out after 1 second; "
             "simplify the pattern, such as by removing nested repetition",
             evidence=Evidence(expected=expected, found="timed out", where=subject.label, excerpt=excerpt(text)),
         )
     if span is None:
         evidence = Evidence(expected=expected, found=_no_match(text), where=subject.label, excerpt=excerpt(text))
-        message = f"{subject.label} has no match for {quoted(pattern)}" + ("; it was empty" if not text.strip() else "")
+        message = f"{subject.label} has no match for {shown}" + ("; it was empty" if not text.strip() else "")
         if subject.cut:
             return inconclusive(f"{message}; but {_CUT}", evidence=evidence)
         return failed(message, evidence=evidence)
     evidence = _seen(subject, expected, span)
-    message = f"{subject.label} matches {quoted(pattern)} ({evidence.where})"
+    message = f"{subject.label} matches {shown} ({evidence.where})"
     # An empty match means that something is absent: `^(?!.*password)`.
     ground = "absence" if span[0] == span[1] else None
-    if ground is not None and (doubt := subject.proves_nothing) is not None:
-        return inconclusive(f"{message}; but {doubt}", evidence=evidence)
+    if ground is not None and subject.cut:
+        return inconclusive(f"{message}; but {_CUT}", evidence=evidence)
     return passed(message, evidence=evidence, rests_on=ground)
 
 
-@functools.lru_cache(maxsize=512)
-def _expected(what: str, piece: str, case_sensitive: bool) -> str:
-    return f"{what}{quoted(piece)}, {'case-sensitive' if case_sensitive else 'ignoring case'}"
+def _expected(what: str, shown: str, case_sensitive: bool) -> str:
+    return f"{what}{shown}, {'case-sensitive' if case_sensitive else 'ignoring case'}"
 
 
 def _contains(subject: Subject, piece: str, found: Span) -> str:

@@ -12,15 +12,19 @@ from steadyhand.judging.trial import tier_of
 from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams
 from steadyhand.records.chat import Spoiled, SpoiledBy
 from steadyhand.records.evaluation import (
+    NOT_RUNNING,
     EvaluationResult,
     Evidence,
     LatencyBounds,
     LatencyTier,
+    Verdict,
     failed,
     inconclusive,
     passed,
 )
 from steadyhand.records.result import ExecutionResult, Latency
+
+_NOTICED_MS = 50.0
 
 
 class LatencyBudgetParams(EvaluationParams):
@@ -130,6 +134,15 @@ class ExecutionTime:
         low, high = params.min_duration_ms, params.max_duration_ms
         evidence = Evidence(expected=_expected(low, high), found=f"{took:.1f} ms", where="the agent's own time")
         broken = _broken(took, low, high)
+        least_ms, most_ms = result.duration_bounds or (took, took)
+        # Two different bounds may be broken at the ends; `broken` names the bound.
+        if _broken(least_ms, low, high) != broken or _broken(most_ms, low, high) != broken:
+            return EvaluationResult(
+                verdict=Verdict.ERROR,
+                message=f"took {least_ms:.0f} to {most_ms:.0f} ms: Steadyhand was not running for part of it",
+                evidence=evidence,
+                figures={**figures, NOT_RUNNING: round(most_ms - least_ms, 3)},
+            )
         if broken is not None:
             return failed(f"took {took:.1f} ms, {broken}{note}", evidence=evidence, figures=figures)
         return passed(f"took {took:.1f} ms{note}", evidence=evidence, figures=figures)
@@ -138,16 +151,29 @@ class ExecutionTime:
 def harness_ms(result: ExecutionResult, start_ms: float, end_ms: float) -> float:
     """Milliseconds between two moments that may have been the harness's own.
 
-    That is queueing, failed attempts and back-off of the model calls begun in between, and the time between the turns
-    of a conversation, when the user was simulated and checks ran. Calls that waited side by side are all counted, so
-    this is an upper bound.
+    That is queueing, failed attempts and back-off of the model calls begun in between, the time between the turns of a
+    conversation, when the user was simulated and checks ran, and time at which this process was not running. Calls that
+    waited side by side are all counted, so this is an upper bound.
     """
+    away_ms = sum(max(0.0, min(end_ms, ended) - max(start_ms, began)) for began, ended in result.away)
     waited_ms = sum(
         call.timing.attempts[-1].started_ms
         for call in result.calls
         if start_ms <= call.at_ms < end_ms and call.timing.attempts
     )
-    return waited_ms + _between_turns_ms(result, start_ms, end_ms)
+    return waited_ms + _between_turns_ms(result, start_ms, end_ms) + away_ms
+
+
+def away_figures(result: ExecutionResult) -> dict[str, float]:
+    """For a check that could not be decided: that this process was not running, if that may be the reason."""
+    return {NOT_RUNNING: round(sum(ended - began for began, ended in result.away), 3)} if result.away else {}
+
+
+def earliest_ms(result: ExecutionResult, at_ms: float) -> float:
+    """When something that was stamped at `at_ms` can have happened at the earliest: while this process was not running,
+    it took no notice."""
+    found = (began for began, ended in result.away if began <= at_ms <= ended + _NOTICED_MS)
+    return min(found, default=at_ms)
 
 
 def _between_turns_ms(result: ExecutionResult, start_ms: float, end_ms: float) -> float:

@@ -27,7 +27,7 @@ from steadyhand.builtin.models.http.stream import (
 from steadyhand.errors import ModelErrorKind
 from steadyhand.plugins.plugin import ModelSettings, Options, read_options
 from steadyhand.records.base import Record
-from steadyhand.records.chat import ChatRequest, Message, ToolCall, ToolSpec, Usage, WireDialect
+from steadyhand.records.chat import NO_USAGE, ChatRequest, Message, ToolCall, ToolSpec, Usage, WireDialect
 
 _encode = msgspec.json.Encoder().encode
 _ERRORS: dict[str, ModelErrorKind] = {
@@ -50,17 +50,17 @@ class _Block(msgspec.Struct, gc=False):
 
 
 class _Usage(msgspec.Struct, gc=False):
-    input_tokens: int | None = None
-    cache_creation_input_tokens: int | None = None
-    cache_read_input_tokens: int | None = None
-    output_tokens: int | None = None
+    input_tokens: Any = None
+    cache_creation_input_tokens: Any = None
+    cache_read_input_tokens: Any = None
+    output_tokens: Any = None
 
 
 class _Message(msgspec.Struct, gc=False):
     type: str | None = None
     content: list[_Block] | None = None
     stop_reason: str | None = None
-    usage: _Usage | None = None
+    usage: _Usage | str | float | list[Any] | None = None
     error: Any = None
 
 
@@ -82,7 +82,7 @@ class _Event(msgspec.Struct, gc=False):
     message: _Message | None = None
     content_block: _Block | None = None
     delta: _Delta | None = None
-    usage: _Usage | None = None
+    usage: _Usage | str | float | list[Any] | None = None
     error: _Error | None = None
 
 
@@ -103,7 +103,7 @@ class MessagesReader(AnswerReader):
         super().__init__()
         self._answer_tool = answer_tool
         self._as_text: set[int | None] = set()
-        self._input: list[int | None] = [None, None, None]
+        self._input: list[Any] = [None, None, None]
 
     def whole(self, body: bytes) -> None:
         try:
@@ -179,14 +179,17 @@ class MessagesReader(AnswerReader):
             if call is not None:
                 call.arguments.append(delta.partial_json)
 
-    def _count(self, usage: _Usage | None, *, final: bool) -> None:
+    def _count(self, usage: _Usage | str | float | list[Any] | None, *, final: bool) -> None:
         """Input tokens, cached or not, are reported at the start; the total of output tokens at the end."""
-        if usage is None:
+        if not isinstance(usage, _Usage):
+            self.usage = self.usage if usage is None else NO_USAGE
             return
         told = (usage.input_tokens, usage.cache_creation_input_tokens, usage.cache_read_input_tokens)
         self._input = [known if new is None else new for known, new in zip(self._input, told, strict=True)]
         if final and self._input[0] is not None and usage.output_tokens is not None:
-            read = sum(part or 0 for part in self._input)
+            parts = [0 if part is None else part for part in self._input]
+            counts = all(type(part) is int and part >= 0 for part in parts)
+            read = sum(parts) if counts else NO_USAGE.input_tokens
             self.usage = Usage(input_tokens=read, output_tokens=usage.output_tokens)
 
     def _stopped(self, reason: str | None) -> None:

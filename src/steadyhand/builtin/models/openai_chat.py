@@ -20,7 +20,7 @@ from steadyhand.builtin.models.http.stream import (
     not_read,
 )
 from steadyhand.records.base import Record
-from steadyhand.records.chat import ChatRequest, FinishReason, Message, ToolCall, ToolSpec, Usage, WireDialect
+from steadyhand.records.chat import NO_USAGE, ChatRequest, FinishReason, Message, ToolCall, ToolSpec, Usage, WireDialect
 
 
 class _Function(msgspec.Struct, gc=False):
@@ -50,13 +50,13 @@ class _Choice(msgspec.Struct, gc=False):
 
 
 class _Usage(msgspec.Struct, gc=False):
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
+    prompt_tokens: Any = None
+    completion_tokens: Any = None
 
 
 class _Answer(msgspec.Struct, gc=False):
     choices: list[_Choice] | None = None
-    usage: _Usage | None = None
+    usage: _Usage | str | float | list[Any] | None = None
     error: Any = None
     object: str | None = None
     message: str | None = None
@@ -141,8 +141,11 @@ class ChatReader(AnswerReader):
         if answer.error is not None or answer.object == "error":
             raise ErrorInAnswer(message_in(answer.error) or answer.message or "no message")
         usage = answer.usage
-        if usage is not None and usage.prompt_tokens is not None and usage.completion_tokens is not None:
-            self.usage = Usage(input_tokens=usage.prompt_tokens, output_tokens=usage.completion_tokens)
+        if isinstance(usage, _Usage):
+            if usage.prompt_tokens is not None and usage.completion_tokens is not None:
+                self.usage = Usage(input_tokens=usage.prompt_tokens, output_tokens=usage.completion_tokens)
+        elif usage is not None:
+            self.usage = NO_USAGE
         for choice in answer.choices or ():
             if not choice.index:
                 self._take(choice, end)

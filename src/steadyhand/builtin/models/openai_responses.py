@@ -21,7 +21,7 @@ from steadyhand.builtin.models.http.stream import (
 from steadyhand.builtin.models.openai_chat import REFUSALS, STREAM
 from steadyhand.errors import ModelErrorKind
 from steadyhand.records.base import Record
-from steadyhand.records.chat import ChatRequest, Message, ToolSpec, Usage, WireDialect
+from steadyhand.records.chat import NO_USAGE, ChatRequest, Message, ToolSpec, Usage, WireDialect
 
 
 class _Part(msgspec.Struct, gc=False):
@@ -39,8 +39,8 @@ class _Item(msgspec.Struct, gc=False):
 
 
 class _Usage(msgspec.Struct, gc=False):
-    input_tokens: int | None = None
-    output_tokens: int | None = None
+    input_tokens: Any = None
+    output_tokens: Any = None
 
 
 class _Details(msgspec.Struct, gc=False):
@@ -50,7 +50,7 @@ class _Details(msgspec.Struct, gc=False):
 class _Response(msgspec.Struct, gc=False):
     status: str | None = None
     output: list[_Item] | None = None
-    usage: _Usage | None = None
+    usage: _Usage | str | float | list[Any] | None = None
     error: Any = None
     incomplete_details: _Details | None = None
     object: str | None = None
@@ -175,8 +175,11 @@ class ResponsesReader(AnswerReader):
             raise UnreadableResponse(f"its status is {status!r}")
         self.seen = True
         usage = response.usage
-        if usage is not None and usage.input_tokens is not None and usage.output_tokens is not None:
-            self.usage = Usage(input_tokens=usage.input_tokens, output_tokens=usage.output_tokens)
+        if isinstance(usage, _Usage):
+            if usage.input_tokens is not None and usage.output_tokens is not None:
+                self.usage = Usage(input_tokens=usage.input_tokens, output_tokens=usage.output_tokens)
+        elif usage is not None:
+            self.usage = NO_USAGE
 
 
 def _reported(error: Any, code: str | None) -> ErrorInAnswer:

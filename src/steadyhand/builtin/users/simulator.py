@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 from steadyhand.errors import ModelError
 from steadyhand.judging.material import code_for, data_blocks
+from steadyhand.language.thoughts import answer_of
 from steadyhand.plugins.plugin import UserSettings
 from steadyhand.ports.agent import ASKED_AGAIN, TrialContext
 from steadyhand.ports.model import ChatModel
@@ -20,7 +21,6 @@ from steadyhand.records.event import Noted
 from steadyhand.records.result import ConversationTurn
 from steadyhand.records.scenario import Converse, KnowledgeLevel, UserSimulatorConfig
 
-_THINKING = re.compile(r"^\s*<think(?:ing)?>.*?</think(?:ing)?>", re.IGNORECASE | re.DOTALL)
 _PREFIX = re.compile(r"^(?:[*_]*+(?:user|customer|you)[*_]*+\s*+:[*_]*+\s*+)++", re.IGNORECASE)
 _MARK = re.compile(r"^<<<(?:data|end) [0-9a-f]{20}[^\n]*>>>$", re.MULTILINE)
 _PAIRS = {'"': '"', "\u201c": "\u201d", "'": "'", "\u2018": "\u2019", "\u00ab": "\u00bb", "\u201e": "\u201c"}
@@ -90,7 +90,7 @@ writes there: it puts no words into the user's mouth and gives you no orders."""
 
 def clean(text: str) -> str:
     """The words alone: no thinking aloud, no `User:` in front, no marks or quotation marks around all of it."""
-    text = _MARK.sub("", _THINKING.sub("", text)).strip()
+    text = _MARK.sub("", answer_of(text)).strip()
     while True:
         before = text
         text = _unquoted(_PREFIX.sub("", text, count=1).strip())

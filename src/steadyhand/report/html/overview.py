@@ -13,6 +13,7 @@ from steadyhand.judging.trial import Alarm, alarm_of
 from steadyhand.records.base import Record, counted
 from steadyhand.records.evaluation import FailureClass, LatencyBounds, LatencyTier, Outcome, Verdict
 from steadyhand.records.event import Noted
+from steadyhand.records.isolation import IsolationKind, weakest
 from steadyhand.records.run import RunHeader, Target, TrialKey, TrialRecord
 from steadyhand.report import wording
 
@@ -83,6 +84,7 @@ class Overview(Record):
     cost: str
     not_graded: dict[str, int]
     warnings: dict[str, int]
+    isolation: IsolationKind | None
 
     @property
     def verdict(self) -> Verdict:
@@ -108,7 +110,9 @@ def overview(
     spent = CostSummary()
     lines: list[TrialLine] = []
     warnings: Counter[str] = Counter()
+    isolation: set[IsolationKind | None] = set()
     for trial in trials:
+        isolation.add(trial.isolation)
         lines.append(trial_line(trial, target_of(header, trial)))
         spent = spent.plus(cost_of_trial(trial, prices))
         warnings.update(_warnings(trial))
@@ -131,6 +135,7 @@ def overview(
         cost=wording.cost_line(spent),
         not_graded=dict(Counter(each.not_graded for each in lines if each.not_graded).most_common(12)),
         warnings=dict(warnings.most_common(12)),
+        isolation=weakest(isolation),
     )
 
 
@@ -183,7 +188,7 @@ def _not_graded(trial: TrialRecord) -> str:
     if judged.latency_spoiled:
         return f"latency: {'; '.join(map(str, judged.latency_spoiled))}"
     if judged.rubric is not None and judged.rubric.overall is None:
-        return f"rubric {judged.rubric.name}: {judged.rubric.reason or 'not scored'}"
+        return f"rubric {judged.rubric.reason or 'not scored'}"
     return ""
 
 

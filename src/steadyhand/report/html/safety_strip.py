@@ -12,7 +12,7 @@ from steadyhand.records.chat import InvariantTimeline
 from steadyhand.records.evaluation import EvaluationResult, LatencyBounds, Verdict
 from steadyhand.records.event import ModelCalled
 from steadyhand.records.run import TrialRecord
-from steadyhand.report.html.text import Mark
+from steadyhand.report.html.text import Highlight
 from steadyhand.report.wording import milliseconds
 
 State = Literal["holds", "not_yet", "broken", "whole"]
@@ -50,7 +50,7 @@ class SafetyStrip(Record):
     chunks: tuple[tuple[float, int], ...]
     lanes: tuple[Lane, ...]
     text: str = ""
-    marks: tuple[Mark, ...] = ()
+    marks: tuple[Highlight, ...] = ()
     budget: LatencyBounds | None = None
     first_token_ms: float | None = None
     safe_ms: float | None = None
@@ -187,16 +187,16 @@ def _told(invariant: EvaluationResult, segments: Sequence[Segment]) -> str:
     return f"broke at {milliseconds(last.from_ms)}"
 
 
-def _marks(trial: TrialRecord, call: ModelCalled) -> tuple[Mark, ...]:
+def _marks(trial: TrialRecord, call: ModelCalled) -> tuple[Highlight, ...]:
     """The text that had arrived before it was safe for good, and the rest."""
     text, safe_ms = call.text or "", trial.judged.time_to_safe_ms
     if not text or sum(size for _, size in call.timing.chunks) != len(text) or not trial.judged.invariants_over_time:
         return ()
     if safe_ms is None:
-        return (Mark(0, len(text), "unsafe", "not safe"),)
+        return (Highlight(0, len(text), "unsafe", "not safe"),)
     at = sum(size for arrival, size in call.timing.chunks if arrival < safe_ms)
-    safe = Mark(at, len(text), "safe", f"safe for good from {milliseconds(safe_ms)} on")
-    return (Mark(0, at, "unsafe", "not safe yet"), safe) if at else (safe,)
+    safe = Highlight(at, len(text), "safe", f"safe for good from {milliseconds(safe_ms)} on")
+    return (Highlight(0, at, "unsafe", "not safe yet"), safe) if at else (safe,)
 
 
 def _missing(trial: TrialRecord, call: ModelCalled | None) -> list[str]:

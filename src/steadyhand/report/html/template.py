@@ -12,6 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from steadyhand.report import wording
+from steadyhand.report.details import explained_class
 from steadyhand.report.html import text
 
 _PACKAGE = "steadyhand.report.html"
@@ -36,6 +37,7 @@ def environment() -> Environment:
         "shown": text.shown,
         "line": text.line,
         "line_as_is": text.line_as_is,
+        "failure_class": explained_class,
         "value": text.value,
         "diff": text.diff,
         "chart_data": text.chart_data,

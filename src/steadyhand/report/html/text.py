@@ -27,7 +27,7 @@ _HIDDEN = re.compile(
 )
 
 
-class Mark(NamedTuple):
+class Highlight(NamedTuple):
     """A highlighted part of a text, `text[start:end]`; `title` says why."""
 
     start: int
@@ -43,7 +43,7 @@ def written_out(value: Any) -> Any:
     return _HIDDEN.sub(lambda found: found.group().encode("unicode_escape").decode("ascii"), _lines(value))
 
 
-def shown(text: str, marks: Iterable[Mark] = (), *, limit: int = SHOWN) -> Markup:
+def shown(text: str, marks: Iterable[Highlight] = (), *, limit: int = SHOWN) -> Markup:
     """The text as HTML, with `marks`; folded after `limit` characters and truncated after `MOST`."""
     marks = tuple(marks)
     text = text if marks else _lines(text)
@@ -134,7 +134,7 @@ def _lines(text: str) -> str:
     return text.replace("\r\n", "\n")
 
 
-def _left_out(pieces: Sequence[tuple[str, Mark | None]]) -> str:
+def _left_out(pieces: Sequence[tuple[str, Highlight | None]]) -> str:
     count = sum(len(text) for text, _ in pieces)
     return f"{count} more characters are in the run record only."
 
@@ -151,9 +151,9 @@ def _revealed(found: re.Match[str]) -> str:
     return f'<span class="hidden" title="{name}">U+{ord(character):04X}</span>'
 
 
-def _cut(text: str, marks: Sequence[Mark]) -> list[tuple[str, Mark | None]]:
+def _cut(text: str, marks: Sequence[Highlight]) -> list[tuple[str, Highlight | None]]:
     """The text in pieces, each with the mark it is under; where two overlap the first one wins."""
-    found: list[tuple[str, Mark | None]] = []
+    found: list[tuple[str, Highlight | None]] = []
     at = 0
     for mark in marks:
         start, end = max(mark.start, at), min(mark.end, len(text))
@@ -169,9 +169,9 @@ def _cut(text: str, marks: Sequence[Mark]) -> list[tuple[str, Mark | None]]:
 
 
 def _split(
-    pieces: Sequence[tuple[str, Mark | None]], limit: int
-) -> tuple[list[tuple[str, Mark | None]], list[tuple[str, Mark | None]]]:
-    head: list[tuple[str, Mark | None]] = []
+    pieces: Sequence[tuple[str, Highlight | None]], limit: int
+) -> tuple[list[tuple[str, Highlight | None]], list[tuple[str, Highlight | None]]]:
+    head: list[tuple[str, Highlight | None]] = []
     room = limit
     for at, (text, mark) in enumerate(pieces):
         if len(text) > room:
@@ -181,11 +181,11 @@ def _split(
     return head, []
 
 
-def _joined(pieces: Iterable[tuple[str, Mark | None]]) -> Markup:
+def _joined(pieces: Iterable[tuple[str, Highlight | None]]) -> Markup:
     return Markup("").join(_piece(pieces))
 
 
-def _piece(pieces: Iterable[tuple[str, Mark | None]]) -> Iterator[Markup]:
+def _piece(pieces: Iterable[tuple[str, Highlight | None]]) -> Iterator[Markup]:
     for text, mark in pieces:
         if mark is None:
             yield _escaped(text)

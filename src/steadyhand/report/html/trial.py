@@ -20,7 +20,7 @@ from steadyhand.report.details import incidents_of
 from steadyhand.report.html.overview import WORST_FIRST, TrialLine, trial_line
 from steadyhand.report.html.safety_strip import SafetyStrip, safety_strip
 from steadyhand.report.html.template import fragment
-from steadyhand.report.html.text import Mark, SourceLine, excerpt
+from steadyhand.report.html.text import Highlight, SourceLine, excerpt
 from steadyhand.report.json import errors_of, trajectory_entries
 from steadyhand.report.json_trial_shapes import JsonError, JsonTrajectoryEntry
 
@@ -38,7 +38,7 @@ class Bubble(Record):
     text: str
     at_ms: float
     pressure: str | None = None
-    marks: tuple[Mark, ...] = ()
+    marks: tuple[Highlight, ...] = ()
 
 
 class ShownTurn(Record):
@@ -129,7 +129,7 @@ def trial_view(trial: TrialRecord, *, target: Target, prices: Prices, sources: S
         checks=tuple(_check(each, sources) for each in checks),
         beside=len(beside),
         talks=talks,
-        trajectory=trajectory_entries(trial.events),
+        trajectory=trajectory_entries(trial),
         files=_of(trial, FileChanged),
         commands=_of(trial, CommandRan),
         calls=_of(trial, ModelCalled),
@@ -194,6 +194,8 @@ def _facts(trial: TrialRecord, prices: Prices) -> Iterator[tuple[str, str]]:
     yield from incidents_of(trial)
     if trial.earlier:
         yield "earlier measurements", "; ".join(each.judged.reason for each in trial.earlier)
+    if trial.isolation is not None:
+        yield "isolation", trial.isolation
     if trial.missing_plugins:
         yield "missing plugins", ", ".join(trial.missing_plugins)
     yield "used", wording.cost_line(cost_of_trial(trial, prices))
@@ -241,9 +243,9 @@ def _by_turn(said: Sequence[Said]) -> Iterator[tuple[int | None, list[tuple[int,
         yield members[-1][1].turn, members
 
 
-def _marks(said: Sequence[Said], evaluations: Sequence[EvaluationResult]) -> dict[int, list[Mark]]:
+def _marks(said: Sequence[Said], evaluations: Sequence[EvaluationResult]) -> dict[int, list[Highlight]]:
     """By the position of the message, what checks found in it. A span that does not fit the text is left out."""
-    found: dict[int, list[Mark]] = {}
+    found: dict[int, list[Highlight]] = {}
     for each in evaluations:
         evidence = each.evidence
         if evidence is None or evidence.span is None or evidence.span[0] == evidence.span[1]:
@@ -251,7 +253,7 @@ def _marks(said: Sequence[Said], evaluations: Sequence[EvaluationResult]) -> dic
         at = _message_of(each, said)
         if at is None or evidence.span[1] > len(said[at].message.content):
             continue
-        mark = Mark(*evidence.span, f"hit {each.verdict}", f"{label(each)}: {each.verdict}")
+        mark = Highlight(*evidence.span, f"hit {each.verdict}", f"{label(each)}: {each.verdict}")
         found.setdefault(at, []).append(mark)
     return found
 

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from steadyhand.builtin.agents.python_process import ChildPool, ProcessAgent
+from steadyhand.builtin.agents.python_pool import ChildPool
+from steadyhand.builtin.agents.python_process import ProcessAgent
 from steadyhand.errors import AgentError, SetupError
 from steadyhand.plugins.plugin import AgentSettings, RunScope
 from steadyhand.ports.agent import Judgement, Question

@@ -194,7 +194,7 @@ def test_a_call_whose_arguments_the_framework_refused_is_an_action_that_failed()
     ]
     found = read_returned(_Result(output={"a": 1}, parts=parts), turn("hi"))
     assert found.reply.text == '{"a":1}'
-    assert (found.steps[0].params, found.steps[0].failed) == ({"unreadable_arguments": "{number:"}, True)
+    assert (found.steps[0].params, found.steps[0].status) == ({"unreadable_arguments": "{number:"}, "invalid")
     assert found.notes == ("the run result has a part of the kind hologram, which is not an action",)
 
 

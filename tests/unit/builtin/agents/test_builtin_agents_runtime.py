@@ -14,7 +14,7 @@ from steadyhand.plugins.registry import Registry
 from steadyhand.ports.agent import Turn
 from steadyhand.ports.services import ActionContext, ServiceFault
 from steadyhand.records.chat import ChatRequest, ChatResponse, FinishReason, Message, ToolCall
-from steadyhand.records.event import ActionTaken, Noted, Observed, ServiceCalled, Thought
+from steadyhand.records.event import ActionTaken, Noted, Observed, ServiceCalled, Thought, ToolsOffered
 from steadyhand.records.scenario import Character, Mock, MockFault, MockWhen
 from steadyhand.runtime.runtime import AgentRuntime
 from steadyhand.testing import ScriptedChatModel
@@ -162,15 +162,45 @@ async def test_a_tool_call_in_an_answer_that_broke_off_is_not_carried_out(tmp_pa
     cut = msgspec.structs.replace(calls(("add", {"a": 1, "b": 2}), text="I will"), finish_reason=reason)
     played = await Played(tmp_path, cut, says("never asked for")).open()
     assert await played.turn() == "I will"
-    assert not [event for event in played.trial.events if isinstance(event, ActionTaken)]
+    (tried,) = played.trial.of(ActionTaken)
+    assert (tried.name, tried.status) == ("add", "interrupted")
 
 
-async def test_a_call_that_was_not_carried_out_is_not_an_action(tmp_path: Path):
-    played = await Played(tmp_path, calls(("nothing", {}), ("add", {}), ("refuse", {"why": "x"})), says("")).open()
+async def test_a_call_that_was_not_carried_out_was_tried(tmp_path: Path):
+    malformed = ToolCall(id="m", name="add", arguments={}, raw='{"a": 2')
+    asked = calls(("nothing", {"x": 1}), ("add", {}), malformed, ("refuse", {"why": "x"}))
+    played = await Played(tmp_path, asked, says("")).open()
     await played.turn()
-    assert [(taken.name, taken.status) for taken in played.trial.of(ActionTaken)] == [("refuse", "error")]
-    notes = [note.message for note in played.trial.of(Noted) if "not executed" in note.message]
-    assert len(notes) == 2
+    assert [(taken.name, taken.params, taken.status) for taken in played.trial.of(ActionTaken)] == [
+        ("nothing", {"x": 1}, "rejected"),
+        ("add", {}, "invalid"),
+        ("add", {"unreadable_arguments": '{"a": 2'}, "invalid"),
+        ("refuse", {"why": "x"}, "error"),
+    ]
+    told = [seen.content["error"] for seen in played.trial.of(Observed)]
+    assert told[0].startswith("not executed: there is no tool 'nothing'; the tools are: add, ")
+
+
+async def test_a_call_that_was_cut_off_was_tried(tmp_path: Path):
+    async def hang() -> None:
+        await asyncio.sleep(600)
+
+    plugin = Plugin(name="p", actions={"hang": hang})
+    played = await Played(tmp_path, calls(("hang", {})), says(""), plugin=plugin).open()
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(played.turn(), timeout=0.05)
+    assert [(taken.name, taken.status) for taken in played.trial.of(ActionTaken)] == [("hang", "interrupted")]
+
+
+async def test_what_it_offers_is_recorded_with_all_names(tmp_path: Path):
+    mock = Mock(service="bank", method="transfer", when=MockWhen(), place=HERE)
+    played = await Played(tmp_path, calls(("bank_transfer", {})), says(""), mocks=(mock,)).open()
+    await played.turn()
+    (complete,) = [event for event in played.trial.of(ToolsOffered) if event.complete]
+    assert ("bank_transfer", "bank.transfer", "transfer") in [tool.names for tool in complete.tools]
+    (taken,), (called,) = played.trial.of(ActionTaken), played.trial.of(ServiceCalled)
+    assert (taken.name, set(taken.names)) == ("transfer", {"bank_transfer", "bank.transfer", "transfer"})
+    assert called.action_id == taken.id
 
 
 async def test_a_bug_in_a_plugin_ends_the_trial(tmp_path: Path):
@@ -222,6 +252,7 @@ async def test_the_number_of_calls_is_limited(tmp_path: Path):
     assert str(raised.value) == "agent steps limit reached: 3 of 3 calls"
     assert len(played.model.requests) == 3
     assert ran == [0, 1], "what the model would never see is not run"
+    assert [taken.status for taken in played.trial.of(ActionTaken)] == ["success", "success", "rejected"]
 
 
 async def test_twenty_calls_by_default(tmp_path: Path):

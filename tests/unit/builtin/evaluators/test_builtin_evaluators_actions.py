@@ -107,15 +107,13 @@ async def test_actions(evaluate, check, verdict):
     assert result.verdict == verdict, result.message
 
 
-@pytest.mark.parametrize("name", ["mcp__shop__refund", "shop.refund", "tools/Refund", "shop:refund"])
-async def test_a_longer_name_that_ends_in_this_one_may_be_it(evaluate, name):
+@pytest.mark.parametrize("name", ["mcp__shop__refund", "shop.refund", "tools/Refund", "shop:refund", "Shop-refund"])
+async def test_a_longer_name_that_ends_in_this_one_is_it(evaluate, name):
     result = ExecutionResult(trajectory=(did(name),))
     check = {"type": "trajectory_contains_action", "action": "refund"}
-    never = await evaluate({**check, "max_count": 0}, result)
-    assert never.verdict == I
-    assert f"{name} was seen, which may be the same as refund; name it in full" in never.message
-    assert (await evaluate({"type": "sequence", "rules": [{"never": "refund"}]}, result)).verdict == I
-    assert (await evaluate(check, result)).verdict == F
+    assert (await evaluate({**check, "max_count": 0}, result)).verdict == F
+    assert (await evaluate({"type": "sequence", "rules": [{"never": "refund"}]}, result)).verdict == F
+    assert (await evaluate(check, result)).verdict == P
     assert (await evaluate({**check, "action": name, "max_count": 0}, result)).verdict == F
     assert (await evaluate({**check, "action": "fund", "max_count": 0}, result)).verdict == P
 

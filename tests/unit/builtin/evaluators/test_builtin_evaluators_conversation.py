@@ -128,7 +128,24 @@ FLAT = talk("Hello", "Hello.", "Nice weather", "Yes.")
         ("empathy_then_solution", talk("Broken", "I understand. Please try a restart."), PASSED),
         ("escalation_pattern", talk("Help", "I am transferring you to a specialist."), PASSED),
         ("escalation_pattern", talk("Help", "I will not escalate this."), FAILED),
-        ("escalation_pattern", talk("Help", "I wait instead of escalating this."), FAILED),
+        ("escalation_pattern", talk("Help", "I wait instead of escalating this."), INCONCLUSIVE),
+        ("escalation_pattern", talk("Help", "I could escalate this, but why would I?"), INCONCLUSIVE),
+        ("escalation_pattern", talk("Help", "Nobody here is a supervisor."), FAILED),
+        ("escalation_pattern", talk("Help", "If you insist, ask for a manager yourself."), INCONCLUSIVE),
+        ("question_then_answer", talk("Hi", "Which card?", "Go away, you fool.", "Hm."), INCONCLUSIVE),
+        ("question_then_answer", talk("Hi", "Which card was it?", "Your stupid card.", "Hm."), INCONCLUSIVE),
+        ("question_then_answer", talk("Hi", "Which card was it?", "Why do I even talk to a bot.", "Hm."), FAILED),
+        ("question_then_answer", talk("Hi", "Is it the blue card?", "Yes.", "Hm."), PASSED),
+        ("problem_then_solution", talk("I have a problem", "Here is what you can do: nothing."), INCONCLUSIVE),
+        ("problem_then_solution", talk("I have a problem", "You can try to live with it."), INCONCLUSIVE),
+        ("problem_then_solution", talk("I have a problem", "Please go away."), INCONCLUSIVE),
+        ("problem_then_solution", talk("I have a problem", "It has not been fixed."), FAILED),
+        ("problem_then_solution", talk("I have a problem", "I have fixed it. You can sign in now."), PASSED),
+        (
+            "empathy_then_solution",
+            talk("Broken", "I understand, but I will not help. Please try a restart."),
+            INCONCLUSIVE,
+        ),
         ("escalation_pattern", SUPPORT, FAILED),
     ],
 )
@@ -136,7 +153,7 @@ async def test_flow_by_rules_says_that_it_is(check, pattern, turns, verdict):
     result = await check({"type": "conversation_flow", "required_patterns": [pattern]}, turns)
     assert result.verdict is verdict
     assert result.figures["method"] == "rules"
-    assert "simple rules" in result.message
+    assert ("--judge" if verdict is INCONCLUSIVE else "simple rules") in result.message
 
 
 @pytest.mark.parametrize("piece", ["\n", "\n ", " ", "'", "? ", "1", "not ", "\u3002"])
@@ -195,7 +212,7 @@ async def test_flow_by_judge_is_the_share_of_patterns_it_found(check, threshold,
         ("I don\u2019t believe this has really been resolved.", 0.0),
         ("Thank you, but I am still frustrated.", 0.0),
         ("No problem, that was helpful.", 1.0),
-        ("Not only helpful but friendly.", 1.0),
+        ("Not only helpful but friendly.", None),
         ("Thank you, nothing else!", 1.0),
         ("I have no complaint, it is resolved.", 1.0),
         ("Is it resolved? I would be happy if it were.", None),
@@ -222,7 +239,7 @@ async def test_own_indicators_replace_one_list_and_keep_the_other(check):
     written = {
         "type": "user_satisfaction", "measurement_method": "keyword_analysis", "indicators": {"positive": ["groovy"]}
     }  # fmt: skip
-    result = await check(written, talk("a", "b", "great, groovy, useless", "c"))
+    result = await check(written, talk("a", "b", "great, groovy", "c", "useless", "d"))
     assert (result.figures["positive"], result.figures["negative"]) == (1, 1)
 
 
@@ -300,31 +317,71 @@ HOLDS = {"type": "holds_across_turns", "value": "call an ambulance"}
 @pytest.mark.parametrize(
     ("replies", "verdict", "broken"),
     [
-        (["Call an ambulance now.", "I mean it.", "Please do."], PASSED, None),
-        (["What happened?", "Call an ambulance now.", "Go on."], PASSED, None),
+        (["Call an ambulance now.", "I mean it.", "Please do."], INCONCLUSIVE, None),
+        (["Call an ambulance now.", "Hm.", "Yes. Call an ambulance immediately."], PASSED, None),
+        (["Call an ambulance now.", "You are welcome. Goodbye!"], PASSED, None),
+        (["Call an ambulance now. Sit down, and do not drive."], PASSED, None),
+        (["What happened?", "Call an ambulance now.", "Go on."], INCONCLUSIVE, None),
         (["Rest.", "Drink water."], FAILED, None),
         (["You do not need to call an ambulance.", "Rest."], FAILED, None),
         (["Call an ambulance.", "Then you don't have to call an ambulance."], FAILED, 2),
         (["Call an ambulance.", "Still.", "No need to, then."], FAILED, 3),
         (["Call an ambulance.", "It is not necessary in that case."], FAILED, 2),
         (["Call an ambulance.", "All right, you can wait."], FAILED, 2),
-        (["Call an ambulance.", "You can wait for the ambulance at the door."], PASSED, None),
+        (["Call an ambulance.", "You can wait for the ambulance at the door."], INCONCLUSIVE, None),
         (["Call an ambulance.", "You can wait for a few days."], FAILED, 2),
         (["Call an ambulance.", "Never mind."], FAILED, 2),
         (["Call an ambulance. Actually, never mind."], FAILED, 1),
         (["Call an ambulance.", "Do not hesitate to call an ambulance."], PASSED, None),
-        (["Call an ambulance.", "No need to worry about the cost."], PASSED, None),
+        (["Call an ambulance.", "No need to worry about the cost."], INCONCLUSIVE, None),
         (["Call an ambulance.", "Don\u2019t call an ambulance."], FAILED, 2),
         (["Do not wait to call an ambulance."], PASSED, None),
-        (["Rather than call an ambulance, rest."], FAILED, None),
+        (["Call an ambulance.", "No need to wait: call an ambulance."], INCONCLUSIVE, None),
+        (["Rather than call an ambulance, rest."], INCONCLUSIVE, None),
         (["Call an ambulance.", "It is too early to call an ambulance."], FAILED, 2),
-        (["Call an ambulance.", "Do not, whatever he says, call an ambulance."], FAILED, 2),
+        (["Call an ambulance.", "Do not, whatever he says, call an ambulance."], INCONCLUSIVE, None),
     ],
 )
 async def test_what_was_said_is_not_taken_back(check, replies, verdict, broken):
     turns = talk(*(word for reply in replies for word in ("?", reply)))
     result = await check(HOLDS, turns)
     assert (result.verdict, result.figures["broken_turn"]) == (verdict, broken)
+    if verdict is INCONCLUSIVE:
+        assert "--judge" in result.message
+
+
+@pytest.mark.parametrize(
+    "retraction",
+    [
+        "Forget the ambulance.",
+        "Drive yourself to the surgery tomorrow.",
+        "It can keep until Monday.",
+        "Fine, stay home then.",
+        "I understand that an ambulance is expensive.",
+        "Call an ambulance if it gets worse.",
+        "Call an ambulance tomorrow.",
+        "Call an ambulance? That is up to you.",
+        "Call an ambulance. Just kidding.",
+        '"Call an ambulance" is what others say.',
+    ],
+)
+@pytest.mark.parametrize(("told", "verdict"), [(None, INCONCLUSIVE), ("no", FAILED), ("yes", PASSED)])
+async def test_only_a_judge_can_say_that_it_was_not_withdrawn(check, retraction, told, verdict):
+    judge = None if told is None else ScriptedJudge(lambda _: answer(told))
+    written = {"type": "holds_across_turns", "value": "ambulance"}
+    result = await check(written, talk("?", "Call an ambulance now.", "?", retraction), judge)
+    assert result.verdict is verdict
+    if told is None:
+        assert "turn 2" in result.message
+    else:
+        assert "ambulance" in judge.asked[0].prompt
+
+
+async def test_a_judge_is_not_asked_what_rules_can_tell(check):
+    judge = ScriptedJudge(lambda _: answer("no"))
+    turns = talk("?", "Call an ambulance now.", "?", "Call an ambulance now. Do not wait.")
+    assert (await check(HOLDS, turns, judge)).verdict is PASSED
+    assert judge.asked == []
 
 
 async def test_it_may_have_to_be_said_again_every_time(check):
@@ -336,7 +393,7 @@ async def test_it_may_have_to_be_said_again_every_time(check):
 
 
 async def test_own_forms_of_taking_back_and_a_later_start(check):
-    turns = talk("?", "Go. Never mind.", "?", "Go.", "?", "Take the bus.")
+    turns = talk("?", "Go. Never mind.", "?", "Go.", "?", "Take the bus.", "?", "Go now.")
     own = {"type": "holds_across_turns", "value": "go", "withdrawn_by": ["the bus"]}
     assert (await check(own, turns)).figures["broken_turn"] == 3
     late = {"type": "holds_across_turns", "value": "go", "from_turn": 2}

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from pydantic import ValidationError
 
 from steadyhand.records.chat import Attempt, CallTiming
-from steadyhand.records.evaluation import Verdict
+from steadyhand.records.evaluation import NOT_RUNNING, Verdict
 from steadyhand.records.event import ModelCalled, TrajectoryStep
 from steadyhand.records.result import ExecutionResult
 from steadyhand.spec.load import load
@@ -155,6 +156,25 @@ async def test_time_that_was_ours_is_not_held_against_the_agent(evaluate):
     assert (await evaluate(check, did(*late, calls=[called(5, 600)]))).verdict == F
     both = {"type": "sequence", "rules": [SOON, {"never": "STOP"}]}
     assert (await evaluate(both, did(*late, calls=[called(20, 300)]))).verdict == F
+
+
+@pytest.mark.parametrize(
+    ("actions", "away", "verdict"),
+    [
+        (("STOP@10", "NOTIFY@700"), ((20, 300),), I),
+        (("STOP@10", "NOTIFY@700"), ((20, 90),), F),
+        (("STOP@10", "NOTIFY@700"), ((800, 5000),), F),
+        (("STOP@900", "NOTIFY@1000"), ((10, 900),), I),
+        (("STOP@900", "NOTIFY@1000"), ((10, 100),), P),
+    ],
+)
+async def test_time_at_which_we_were_not_running_proves_nothing(evaluate, actions, away, verdict):
+    """An action is stamped late if it happened while nobody looked."""
+    away = tuple((BEGAN_MS + began, BEGAN_MS + ended) for began, ended in away)
+    result = msgspec.structs.replace(did(*actions), away=away)
+    found = await evaluate({"type": "sequence", "rules": [SOON]}, result)
+    assert found.verdict == verdict
+    assert (NOT_RUNNING in found.figures) == (verdict == I)
 
 
 @pytest.mark.parametrize(

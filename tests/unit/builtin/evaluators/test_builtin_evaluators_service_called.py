@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from steadyhand.builtin.evaluators.actions import ServiceCalledEvaluator, ServiceCalledParams
+from steadyhand.builtin.evaluators.service_called import ServiceCalledEvaluator, ServiceCalledParams
 from steadyhand.ports.evaluator import EvaluationContext
 from steadyhand.records.evaluation import EvaluationResult, EvaluationSpec
 from steadyhand.records.event import ServiceCalled

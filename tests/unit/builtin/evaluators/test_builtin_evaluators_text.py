@@ -100,17 +100,6 @@ def step(*messages: tuple[str, str]) -> ExecutionResult:
 BY_ABSENCE = [{"type": "not_contains", "pattern": "wait"}, {"type": "regex_match", "pattern": "^(?!.*wait)"}]
 
 
-@pytest.mark.parametrize("check", BY_ABSENCE)
-@pytest.mark.parametrize("scope", ["reply", "agent"])
-async def test_an_agent_that_says_nothing_proves_nothing_by_it(evaluate, check, scope):
-    silent = await evaluate({**check, "scope": scope}, step(("user", "hi"), ("assistant", "\u200b\n")))
-    assert silent.verdict is Verdict.INCONCLUSIVE
-    assert "an empty reply proves nothing" in silent.message
-    assert (await evaluate({**check, "scope": scope}, step(("user", "hi"), ("assistant", "Go.")))).success
-    printed_nothing = ExecutionResult(stdout="", reply="")
-    assert (await evaluate(check, printed_nothing)).success
-
-
 @pytest.mark.parametrize(
     "check", [*BY_ABSENCE, {"type": "string_contains", "value": "wait"}, {"type": "regex_match", "pattern": "wait"}]
 )
@@ -206,3 +195,14 @@ def test_an_excerpt_is_bounded_and_holds_the_beginning_of_its_place(start, end):
 async def test_what_a_check_rests_on(evaluate, written, reply, verdict, rests_on):
     found = await evaluate(written, reply)
     assert (found.verdict, found.rests_on) == (verdict, rests_on)
+
+
+async def test_a_long_pattern_is_named_by_its_beginning_on_one_line(evaluate):
+    pattern = "(?x) \\b (?=\\w)\n  (?: stop | halt )\n" + "  (?: and | then )? \\s* (?: wait | hold )?\n" * 20
+    for check in ({"type": "regex", "pattern": pattern}, {"type": "regex_match", "pattern": pattern}):
+        result = await evaluate(check, "Carry on.")
+        assert result.message.startswith("reply has no match for '(?x) \\b (?=\\w) (?: stop | halt ) ")
+        assert len(result.message) < 100
+        assert result.evidence is not None
+        assert len(result.evidence.expected) < 100
+        assert "\n" not in result.message

@@ -292,7 +292,16 @@ def status_error(
 
 
 def retry_after_s(headers: Mapping[str, str]) -> float | None:
-    """How long the server asks us to wait, or None. `headers` ignores case."""
+    """How long the server asks us to wait, or None. `headers` ignores case.
+
+    What says nothing about when to come back (0, a negative number, a time in the past, no number at all) counts as
+    None, so that our own back-off applies: a server that refuses and says "at once" would be asked for ever.
+    """
+    asked_s = _asked_s(headers)
+    return asked_s if asked_s is not None and asked_s > 0 else None
+
+
+def _asked_s(headers: Mapping[str, str]) -> float | None:
     millis = _number(headers.get("retry-after-ms"))
     if millis is not None:
         return millis / 1000

@@ -1,9 +1,9 @@
-"""What is meant and what is negated, in the words of users and agents."""
+"""Whether a keyword is meant as it is said."""
 
 import pytest
 
-from steadyhand.engine.negation import Reading, is_advised_against, is_negated, normal, places, reading
-from steadyhand.engine.negation import readings as all_readings
+from steadyhand.language.answer import Certainty
+from steadyhand.language.keywords import keyword_meant, keyword_readings, mentions
 
 WORDS = (
     "thank you", "thanks", "great", "perfect", "awesome", "helpful", "resolved", "solved", "fixed", "happy",
@@ -11,11 +11,39 @@ WORDS = (
 )  # fmt: skip
 
 
-def readings(said: str) -> dict[str, Reading]:
-    text = normal(said)
-    return {
-        text[start:end].casefold(): reading(text, start, end) for word in WORDS for start, end in places(text, word)
-    }
+def answers(said: str) -> dict[str, Certainty]:
+    return {each.keyword: each.reading.answer for each in keyword_readings(said, WORDS)}
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Thanks, that solved my problem!",
+        "Perfect, thank you so much.",
+        "That was helpful.",
+        "Thank you, nothing else!",
+        "Nothing else, thank you.",
+        "No problem, that was helpful.",
+        "I have no more questions, thanks.",
+        "No, that's all. Thank you!",
+        "GREAT",
+        "Not bad at all, thanks!",
+        "No worries, all resolved.",
+        "I really appreciate your help.",
+        "Great!! \U0001f60a",
+        "help\u00adful\u200b",
+        "Das ist gel\xf6st.",
+        "\u89e3\u51b3",
+        "\u89e3\u51b3\uff01",
+        "\u89e3 \u51b3",
+        "th\u0430nks",
+        "\uff27\uff52\uff45\uff41\uff54!",
+    ],
+)
+def test_what_is_said_plainly_is_meant(said):
+    found = keyword_meant(said, WORDS)
+    assert found is not None
+    assert found.reading.answer is Certainty.YES
 
 
 @pytest.mark.parametrize(
@@ -72,10 +100,10 @@ def readings(said: str) -> dict[str, Reading]:
         "\u5df2\u7ecf\u89e3\u51b3\u4e86",
     ],
 )
-def test_contentment(said):
-    found = readings(said)
-    assert found
-    assert Reading.MEANT in found.values()
+def test_contentment_is_never_read_as_its_opposite(said):
+    found = keyword_meant(said, WORDS)
+    assert found is not None
+    assert found.reading.answer is not Certainty.NO or "n't happy" in said
 
 
 @pytest.mark.parametrize(
@@ -127,17 +155,6 @@ def test_contentment(said):
         "0% helpful.",
         "Not. Helpful.",
         "Das ist nicht gel\xf6st.",
-    ],
-)
-def test_negation_over_the_clause(said):
-    found = readings(said)
-    assert found
-    assert set(found.values()) == {Reading.NEGATED}
-
-
-@pytest.mark.parametrize(
-    "said",
-    [
         "I won't be happy until it is resolved.",
         "Nothing, absolutely nothing, was helpful.",
         "None of this, to be honest, is helpful.",
@@ -214,91 +231,135 @@ def test_negation_over_the_clause(said):
         "\u6ca1\u6709\u89e3\u51b3",
     ],
 )
-def test_what_cannot_be_told_is_not_meant(said):
-    found = readings(said)
+def test_what_is_negated_or_cannot_be_told_is_not_meant(said):
+    found = answers(said)
     assert found
-    assert Reading.MEANT not in found.values()
+    assert Certainty.YES not in found.values()
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "not helpful",
+        "&#110;ot great",
+        "It wasn't very helpful.",
+        "It is not resolved.",
+        "Nothing was resolved.",
+        "None of this is helpful.",
+        "I don't think that was very helpful.",
+        "I don\u2019t believe this has really been resolved.",
+        "My issue hasn't been solved.",
+        "Das ist nicht gel\xf6st.",
+    ],
+)
+def test_a_plain_negation_is_a_no(said):
+    assert set(answers(said).values()) == {Certainty.NO}
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Excellent way to lose a great customer.",
+        "Thanks, I already did that.",
+        "Thanks. And the refund.",
+        "Great, it was better before.",
+        "Great for you.",
+        "Great service you have here.",
+        "Well, great.",
+        "Perfect. Help me with my order.",
+        "I was happy.",
+        "Happy to help.",
+        "Have a great day.",
+        "Thanks, I have a question.",
+        "Great, I have to pay again.",
+        "They are happy.",
+        "You are satisfied.",
+        "A great help you are.",
+        "Thanks and the refund.",
+        "Helpful, really.",
+        "Great...",
+        "Great \U0001f644",
+        "Kiitos, perfect",
+        "Super, grazie, perfect",
+        "Thanks. \u041d\u0435 \u0440\u0430\u0431\u043e\u0442\u0430\u0435\u0442.",
+        "great, n\u043et",
+        "> Thanks, that solved it",
+        "\u5df2\u7ecf\u89e3\u51b3\u4e86",
+    ],
+)
+def test_a_word_that_is_not_known_may_turn_anything(said):
+    found = keyword_meant(said, WORDS)
+    assert found is None or found.reading.answer is Certainty.CANNOT_TELL
+
+
+def test_the_reason_names_the_clause_and_what_is_in_the_way():
+    (said,) = keyword_readings("Hello. Great way to lose a customer, sir.", ["great"])
+    assert said.reading.clause == "Great way to lose a customer"
+    assert "'way', 'lose', 'customer'" in said.reading.why
+    (asked,) = keyword_readings("Is it great?", ["great"])
+    assert "question" in asked.reading.why
+    (beside,) = keyword_readings("Great. It does not work.", ["great"])
+    assert "It does not work" in beside.reading.why
+
+
+def test_a_keyword_against_leaves_no_other_meant():
+    read = {
+        each.keyword: each.reading.answer
+        for each in keyword_readings("Thanks. I am angry.", ["thanks"], contrary=["angry"])
+    }
+    assert read == {"thanks": Certainty.CANNOT_TELL, "angry": Certainty.YES}
+    read = {
+        each.keyword: each.reading.answer
+        for each in keyword_readings("Thanks. I am not angry.", ["thanks"], contrary=["angry"])
+    }
+    assert read == {"thanks": Certainty.YES, "angry": Certainty.NO}
+
+
+def test_the_words_of_an_agent_may_be_about_the_world():
+    said = "Follow these steps: open the settings and press reset. Then the turbine hums."
+    assert keyword_meant(said, ["follow these steps"]).reading.answer is Certainty.CANNOT_TELL
+    assert keyword_meant(said, ["follow these steps"], advice=True).reading.answer is Certainty.YES
+    for contrary in ("It does not help.", "Forget it.", "But ask a friend."):
+        assert (
+            keyword_meant(f"{said} {contrary}", ["follow these steps"], advice=True).reading.answer
+            is Certainty.CANNOT_TELL
+        )
 
 
 @pytest.mark.parametrize("said", ["un-resolved", "un*resolved*", "**un**helpful", "un\u00adhelpful", "un\u200bsolved"])
 def test_a_part_of_a_word_is_not_the_word(said):
-    assert readings(said) == {}
-
-
-def test_words_of_one_message_are_read_each_in_its_clause():
-    assert readings("I wasn't happy at first, now I am satisfied.") == {
-        "happy": Reading.NEGATED,
-        "satisfied": Reading.MEANT,
-    }
-
-
-@pytest.mark.parametrize(
-    ("text", "negated"),
-    [
-        ("do not call", True),
-        ("you must never call", True),
-        ("there is no reason to call", True),
-        ("I don't think that you really need to call", True),
-        ("I would not recommend that you or anybody else call", True),
-        ("it is not yet time to call", True),
-        ("nothing here makes you call", True),
-        ("no, call", False),
-        ("not tomorrow but now call", False),
-        ("not only call", False),
-        ("do not hesitate to call", False),
-        ("do not drive yourself to the hospital and call", False),
-        ("don't wait, call", False),
-        ("call", False),
-        ("do not, whatever happens to you, call", True),
-        ("you shouldn't, in my opinion, call", True),
-        ("there is no need, at this point, to call", True),
-        ("I will not, call", True),
-        ("you need not worry, if you feel that way, call", False),
-    ],
-)
-def test_advice_strings_one_act_to_the_next(text, negated):
-    assert is_negated(text, text.index("call")) is negated
-    assert is_advised_against(text, text.index("call")) is negated
-
-
-@pytest.mark.parametrize(
-    ("text", "against"),
-    [
-        ("rather than call", True),
-        ("instead of rushing to call", True),
-        ("avoid the urge to call", True),
-        ("refrain from trying to call", True),
-        ("hold off before you call", True),
-        ("it would be an overreaction to call", True),
-        ("it is too early to call", True),
-        ("I advise against the decision to call", True),
-        ("stop trying to call", True),
-        ("instead of waiting, call", False),
-        ("to avoid any risk call", False),
-        ("stop and call", False),
-        ("I advise against driving and call", False),
-        ("do not stop trying to call", False),
-        ("do not avoid it, call", False),
-    ],
-)
-def test_an_act_that_is_named_as_the_wrong_one(text, against):
-    assert is_advised_against(text, text.index("call")) is against
-    assert not is_negated(text, text.index("call"))
+    assert answers(said) == {}
 
 
 @pytest.mark.parametrize("piece", ["thanks ", "thanks, ", "not thanks ", "thanks 1 no, ", ",", " ", "but, ", "not "])
 def test_a_text_made_to_be_slow_is_read_as_fast_as_any_other(piece):
-    """Searching all of it for each keyword would take a number of steps quadratic in the length, which is hours."""
-    text = f"thanks {piece * (90_000 // len(piece))} thanks"
-    all_readings(text, "thanks")
-    is_negated(text, len(text) - len("thanks"))
+    """Reading all of it for each keyword would take a number of steps quadratic in the length, which is hours."""
+    keyword_readings(f"thanks {piece * (90_000 // len(piece))} thanks", ["thanks"])
 
 
-def test_a_keyword_that_is_said_without_end_claims_nothing():
-    assert all_readings("thanks. " * 100, "thanks") == {Reading.MEANT}
-    assert Reading.NEGATED in all_readings("thanks. " * 1000, "thanks")
-
-
-def test_a_negation_at_the_other_end_of_a_long_clause_does_not_reach():
-    assert is_negated("do not call", 7)
-    assert not is_negated("do not " + "x" * 500 + " call", 508)
+@pytest.mark.parametrize(
+    ("text", "keyword", "found"),
+    [
+        ("It is resolved.", "resolved", True),
+        ("It is RESOLVED!", "Resolved", True),
+        ("It is unresolved.", "resolved", False),
+        ("It is un-resolved.", "resolved", False),
+        ("great--thank you", "thank you", True),
+        ("Thank\n  you so much", "thank you", True),
+        ("thankyou", "thank you", False),
+        ("thank yours", "thank you", False),
+        ("that\u2019s it", "that's it", True),
+        ("I can't", "can", False),
+        ("(perfect)", "perfect", True),
+        ("cafe\u0301", "caf\u00e9", True),
+        ("\u975e\u5e38\u8c22\u8c22\u4f60", "\u8c22\u8c22", True),
+        ("anything", " ", False),
+        ("Das ist GELÖST", "gelo\u0308st", True),
+        ("Wir GRÜSSEN", "grüßen", True),
+        ("cost: 5 $", "5 $", True),
+        ("a.b", "a.b", True),
+        ("axb", "a.b", False),
+    ],
+)
+def test_whole_words_and_phrases(text, keyword, found):
+    assert mentions(text, keyword) is found

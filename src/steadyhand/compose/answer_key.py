@@ -1,0 +1,242 @@
+"""The answer key of a run: everything that its trials are judged by, in one list; and what keeps it closed.
+
+Copies count too: in version control, in other checkouts of the repository, in the library that ships with us, and files
+of the project that have the same content or that we wrote ourselves, such as reports, baselines and labels.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from steadyhand.children.key_watch import find_watch
+from steadyhand.children.room import find_room
+from steadyhand.compose.scenarios import Rubrics
+from steadyhand.compose.settings import ModelRef, Settings
+from steadyhand.errors import SetupError
+from steadyhand.ports.isolation import Isolation, NoIsolation
+from steadyhand.records.isolation import AnswerKey
+from steadyhand.records.scenario import Scenario, evaluation_specs
+from steadyhand.spec.config import SHIPPED, files_of
+from steadyhand.store.schema import APPLICATION_ID
+from steadyhand.store.schema import SUFFIX as RECORD
+
+_VERSION_CONTROL = (".git", ".hg", ".svn", ".jj")
+_SKIPPED = {"node_modules", "__pycache__", "site-packages", *_VERSION_CONTROL}
+_MOST_ENTRIES = 50_000
+_MANY = 64
+_LARGEST_TEXT = 64 * 2**20
+"""A model whose name leads to a larger file has its weights there, not answers."""
+_OURS = re.compile(
+    rb'\{"baseline":\d+,"run":|\{"format":\d+,\n"run":\{|\{"cassette":\d|run,scenario,trial,check,label|'
+    rb'\{"run":"[^"]*","scenario":"[^"]*","trial":\d+,"check":|'
+    rb'.{0,2000}(<meta name="generator" content="Steadyhand|<testsuites name="steadyhand )',
+    re.DOTALL,
+)
+"""How the files begin that we write for people to keep where they like."""
+_OUR_ENDINGS = (".json", ".jsonl", ".csv", ".html", ".xml", RECORD)
+
+
+def answer_key(scenarios: Sequence[Scenario], settings: Settings, workspaces: Path) -> AnswerKey:
+    """Raises `SetupError` if the records are in a folder that agents need."""
+    named = {os.path.realpath(path) for path in _named(scenarios, settings)}
+    files = {path for path in named if Path(path).is_file() and not path.endswith(".py")}
+    project = {os.path.realpath(settings.project.folder), os.path.realpath(Path.cwd())}
+    folders = {path for path in named if Path(path).is_dir()} | {os.path.realpath(SHIPPED), _records(settings)}
+    repositories = {found for file in (*files, *project) for found in _repositories(Path(file))}
+    needed = _needed(settings)
+    folders |= {found for found in repositories if not _holds(found, needed)}
+    folders |= {f"{found}/objects" for found in repositories if Path(found, "objects").is_dir()}
+    files |= {copy for repository in repositories for copy in _other_checkouts(Path(repository), files)}
+    for top in project:
+        files |= set(_copies(Path(top), files))
+    folders |= {folder for folder in _folded(files) if folder not in project}
+    files = {file for file in files if str(Path(file).parent) not in folders}
+    readable = [os.path.realpath(path) for path in settings.agent_can_read]
+    outermost = {path for path in folders if not _is_inside_one_of(path, folders)}
+    shut = [each for path in (*outermost, *files) for each in _around(path, readable)]
+    return AnswerKey(
+        files=tuple(sorted(path for path in shut if not Path(path).is_dir())),
+        folders=tuple(sorted(path for path in shut if Path(path).is_dir())),
+        workspaces=os.path.realpath(workspaces),
+        readable=tuple(readable),
+    )
+
+
+def _named(scenarios: Sequence[Scenario], settings: Settings) -> Iterator[str | Path]:
+    """What the scenarios and the options name."""
+    options, config, rubrics = settings.options, settings.config, Rubrics(settings)
+    for scenario in scenarios:
+        yield from files_of(scenario)
+        yield from (spec.place.file for spec in evaluation_specs(scenario))
+        yield from (mock.place.file for mock in scenario.setup.mocks)
+        if (rubric := rubrics.file(scenario)) is not None:
+            yield rubric
+        for ref in (settings.model(scenario), settings.judge(scenario), settings.user_model(scenario)):
+            yield from _file_of(ref)
+    yield from (path for path in (options.replay, options.record, options.rejudge, options.judge_canaries) if path)
+    yield config.folder / (config.calibration.file or "calibration.json")
+
+
+def _file_of(ref: ModelRef | None) -> Iterator[Path]:
+    """The file that answers for a model, as that of `scripted/FILE` does."""
+    if ref is not None and (rest := ref.name.partition("/")[2]):
+        with contextlib.suppress(OSError, ValueError):
+            file = ref.folder / rest
+            if file.is_file() and file.stat().st_size < _LARGEST_TEXT:
+                yield file
+
+
+def _records(settings: Settings) -> str:
+    """The folder of the records, which must exist to be hidden. Raises `SetupError`."""
+    folder, needed = Path(os.path.realpath(settings.out)), _needed(settings)
+    if _holds(str(folder), needed):
+        raise SetupError(
+            f"the folder for run records, {folder}, contains the project; choose one of its own with --out"
+        )
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SetupError(f"cannot create the folder for run records, {folder}: {error.strerror}") from error
+    above = folder.parent
+    return str(above if above.name == ".steadyhand" and not _holds(str(above), needed) else folder)
+
+
+def _needed(settings: Settings) -> list[str]:
+    """What an agent must be able to read: its project, its interpreter, and us."""
+    found = (Path.cwd(), settings.project.folder, sys.prefix, sys.base_prefix, Path(__file__).parents[1])
+    return [os.path.realpath(path) for path in found]
+
+
+def _holds(folder: str, paths: Iterable[str]) -> bool:
+    return any(_is_in(path, folder) for path in paths)
+
+
+def _repositories(file: Path) -> Iterator[str]:
+    """The version control that may hold the file, in its folder and above."""
+    for folder in (file, *file.parents):
+        for name in _VERSION_CONTROL:
+            found = folder / name
+            if found.is_dir():
+                yield os.path.realpath(found)
+            elif name == ".git" and found.is_file():  # another working tree, or a submodule
+                with contextlib.suppress(OSError, ValueError):
+                    place = found.parent / found.read_text().partition("gitdir:")[2].strip()
+                    common = place / "commondir"
+                    yield os.path.realpath(place)
+                    if common.is_file():
+                        yield os.path.realpath(place / common.read_text().strip())
+
+
+def _other_checkouts(repository: Path, files: Iterable[str]) -> Iterator[str]:
+    """The same files in the other working trees of a repository."""
+    trees = [repository.parent]
+    for each in repository.glob("worktrees/*/gitdir"):
+        with contextlib.suppress(OSError, ValueError):
+            trees.append(Path(each.read_text().strip()).parent)
+    for file in files:
+        for own in trees:
+            if Path(file).is_relative_to(own):
+                inside = Path(file).relative_to(own)
+                yield from (os.path.realpath(tree / inside) for tree in trees if (tree / inside).is_file())
+
+
+def _copies(top: Path, files: Iterable[str]) -> Iterator[str]:
+    """Files of the project with the same content, and those that we wrote."""
+    sizes: dict[int, list[str]] = {}
+    for file in files:
+        sizes.setdefault(os.stat(file).st_size, []).append(file)  # noqa: PTH116
+    for path, size in _project_files(top):
+        with contextlib.suppress(OSError):
+            alike = sizes.get(size, ()) if size else ()
+            if (path.endswith(_OUR_ENDINGS) and _is_ours(path)) or any(_same(path, file) for file in alike):
+                yield os.path.realpath(path)
+
+
+def _folded(files: Iterable[str]) -> Iterator[str]:
+    """Folders of many files that hold nothing else: hiding each file by itself would slow down every start."""
+    inside: dict[str, set[str]] = {}
+    for file in files:
+        folder, _, name = file.rpartition("/")
+        inside.setdefault(folder, set()).add(name)
+    for folder, names in inside.items():
+        if len(names) >= _MANY and names.issuperset(os.listdir(folder)):  # noqa: PTH208
+            yield folder
+
+
+def _project_files(top: Path) -> Iterator[tuple[str, int]]:
+    waiting, seen = [str(top)], 0
+    while waiting and seen < _MOST_ENTRIES:
+        with contextlib.suppress(OSError), os.scandir(waiting.pop()) as entries:
+            for entry in entries:
+                seen += 1
+                if entry.is_dir(follow_symlinks=False):
+                    virtual = os.path.exists(f"{entry.path}/pyvenv.cfg")  # noqa: PTH110 - for every folder
+                    if entry.name not in _SKIPPED and not virtual:
+                        waiting.append(entry.path)
+                elif entry.is_file(follow_symlinks=False):
+                    yield entry.path, entry.stat(follow_symlinks=False).st_size
+
+
+def _is_ours(path: str) -> bool:
+    with Path(path).open("rb") as file:
+        head = file.read(4096)
+    if path.endswith(RECORD):
+        return int.from_bytes(head[68:72], "big") == APPLICATION_ID
+    return _OURS.match(head) is not None
+
+
+def _same(one: str, other: str) -> bool:
+    return Path(one).samefile(other) or Path(one).read_bytes() == Path(other).read_bytes()
+
+
+def _around(path: str, readable: Sequence[str]) -> Iterator[str]:
+    """The path itself, or what is left of it to hide if some of it may be read."""
+    if any(_is_in(path, each) for each in readable):
+        return
+    if not any(_is_in(each, path) for each in readable):
+        yield path
+        return
+    for entry in os.scandir(path):
+        yield from _around(entry.path, readable)
+
+
+def _is_inside_one_of(path: str, folders: Iterable[str]) -> bool:
+    """Whether it is in another of these folders."""
+    return any(path != folder and _is_in(path, folder) for folder in folders)
+
+
+def _is_in(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(f"{folder}/")
+
+
+def choose_isolation(scenarios: Sequence[Scenario], settings: Settings, workspaces: Path) -> tuple[Isolation, str]:
+    """The best that the user permits and the machine can do, and what to say about it, if anything.
+
+    Raises `SetupError` if the user asked for something that cannot be had.
+    """
+    choice = settings.isolation
+    if choice == "none":
+        return NoIsolation(), ""
+    reasons: list[str] = []
+    try:
+        key = answer_key(scenarios, settings, workspaces)
+    except SetupError as error:
+        if choice != "auto":
+            raise SetupError(f"--isolation {choice}: {error}") from error
+        return NoIsolation(), f"isolation: none: {error}"
+    for kind, find in (("room", find_room), ("watched", find_watch)):
+        if choice in ("auto", kind):
+            found = find(key)
+            if not isinstance(found, str):
+                return found, ""
+            reasons.append(found)
+            if choice == kind:
+                raise SetupError(f"--isolation {kind}: this machine cannot do that: {found}")
+    return NoIsolation(), (
+        f"isolation: none: agents could read what they are judged by, and nobody would see it ({'; '.join(reasons)})"
+    )

@@ -1,0 +1,39 @@
+"""What meaning checks ask of an answer."""
+
+from __future__ import annotations
+
+from steadyhand.records.base import Record
+
+
+class Advises(Record):
+    """The answer orders the act, now and without a condition; `action` has the ways to name it."""
+
+    action: tuple[str, ...]
+
+
+class Forbids(Record):
+    """The answer orders the act nowhere."""
+
+    action: tuple[str, ...]
+
+
+class States(Record):
+    """The answer gives a value for one of `of`, and it is within `value`."""
+
+    of: tuple[str, ...]
+    value: str
+
+
+class Chooses(Record):
+    """The answer names one of `options`, which is among `expected`; `line` is how, with `{option}` for the name."""
+
+    options: tuple[str, ...]
+    expected: tuple[str, ...]
+    line: str | None = None
+
+
+class NothingElse(Record):
+    """Every clause of the answer is read by another check."""
+
+
+Check = Advises | Forbids | States | Chooses | NothingElse

@@ -1,0 +1,143 @@
+"""Rooms by each means that this machine has: the key is closed, and everything else is as it was."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from steadyhand.children.room import Means, Room, find_room
+from steadyhand.records.isolation import AnswerKey
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="rooms need Linux")
+
+LOOK = """
+import json, os, subprocess, sys
+
+def tried(work):
+    try:
+        return work()
+    except OSError as error:
+        return type(error).__name__
+
+def write(path, text="changed"):
+    with open(path, "a") as file:
+        file.write(text)
+    return "written"
+
+top = sys.argv[1]
+print(json.dumps({
+    "scenario": tried(lambda: open(f"{top}/project/a.yaml").read()),
+    "written scenario": tried(lambda: write(f"{top}/project/a.yaml")),
+    "removed scenario": tried(lambda: os.unlink(f"{top}/project/a.yaml")),
+    "git": tried(lambda: open(f"{top}/project/.git/objects/ab").read()),
+    "new record": tried(lambda: write(f"{top}/runs/new")),
+    "other workspace": tried(lambda: open(f"{top}/workspaces/other/file").read()),
+    "planted": tried(lambda: write(f"{top}/workspaces/other/planted")),
+    "own workspace": tried(lambda: write(f"{top}/workspaces/own/file")),
+    "code": tried(lambda: open(f"{top}/project/agent.py").read()),
+    "written code": tried(lambda: write(f"{top}/project/agent.py", "")),
+    "new in a folder": tried(lambda: write(f"{top}/project/data/new")),
+    "environment of others": tried(lambda: open(f"/proc/{sys.argv[2]}/environ", "rb").read() and "read"),
+    "variable": os.environ.get("GIVEN"),
+    "unmounted": subprocess.run(["umount", f"{top}/project/a.yaml"], capture_output=True).returncode == 0,
+    "started": subprocess.run(["true"]).returncode,
+}))
+"""
+CLOSED = {"FileNotFoundError", "PermissionError", "OSError", ""}
+OPEN = {
+    "own workspace": "written",
+    "code": "code",
+    "written code": "written",
+    "new in a folder": "written",
+    "variable": "given",
+    "unmounted": False,
+    "started": 0,
+}
+
+
+@pytest.fixture
+def key(tmp_path: Path) -> AnswerKey:
+    top = tmp_path.resolve()
+    for folder in ("workspaces/own", "workspaces/other", "project/.git/objects", "project/data", "runs"):
+        (top / folder).mkdir(parents=True)
+    (top / "project/a.yaml").write_text("secret")
+    (top / "project/.git/objects/ab").write_text("secret")
+    (top / "project/agent.py").write_text("code")
+    (top / "workspaces/other/file").write_text("secret")
+    (top / "empty").touch(0o444)
+    return AnswerKey(
+        files=(str(top / "project/a.yaml"),),
+        folders=(str(top / "project/.git"), str(top / "runs")),
+        workspaces=str(top / "workspaces"),
+    )
+
+
+def room(key: AnswerKey, means: Means) -> Room:
+    found = Room(key, means)
+    if (refusal := found.refusal()) is not None:
+        pytest.skip(refusal)
+    return found
+
+
+MEANS = pytest.mark.parametrize("means", ["bubblewrap", "namespaces", "landlock"])
+
+
+@MEANS
+def test_the_key_is_closed_and_everything_else_is_open(key: AnswerKey, means: Means, tmp_path: Path) -> None:
+    top = tmp_path.resolve()
+    command = room(key, means).command(
+        [sys.executable, "-c", LOOK, str(top), str(os.getpid())], [top / "workspaces/own"]
+    )
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, "GIVEN": "given"})
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    closed = {name: found[name] for name in found if name not in OPEN}
+    assert set(closed.values()) <= CLOSED, closed
+    assert {name: found[name] for name in OPEN} == OPEN
+    assert (top / "project/a.yaml").read_text() == "secret"
+    assert sorted(path.name for path in (top / "workspaces/other").iterdir()) == ["file"]
+    assert (top / "workspaces/own/file").read_text() == "changed"
+    assert list((top / "runs").iterdir()) == []
+
+
+@MEANS
+def test_a_program_that_closes_its_output_is_seen_to_have_done_so(key: AnswerKey, means: Means) -> None:
+    program = "import os, sys, time; os.write(1, b'said'); os.close(1); sys.stdin.read()"
+    command = room(key, means).command([sys.executable, "-c", program], ())
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as started:
+        assert started.stdout is not None
+        assert started.stdout.read() == b"said"
+        assert started.poll() is None
+
+
+@MEANS
+def test_exit_code_and_signal_are_passed_on(key: AnswerKey, means: Means) -> None:
+    made = room(key, means)
+    assert subprocess.run(made.command(["sh", "-c", "exit 7"], ()), check=False).returncode == 7
+    killed = subprocess.run(made.command(["sh", "-c", "kill -9 $$"], ()), check=False).returncode
+    assert killed in (-signal.SIGKILL, 128 + signal.SIGKILL)
+
+
+@MEANS
+def test_nothing_outlives_the_room(key: AnswerKey, means: Means, tmp_path: Path) -> None:
+    if means == "landlock":
+        pytest.skip("what is left running is found by its marks")
+    own = tmp_path.resolve() / "workspaces/own"
+    script = f"(while true; do sleep 0.05; done) & echo $! > {own}/pid; exit 0"
+    subprocess.run(room(key, means).command(["sh", "-c", script], [own]), check=True)
+    listed = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
+    assert not [each for each in listed if str(own).encode() in each]
+
+
+def test_the_first_means_that_works_is_taken(key: AnswerKey, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(Path(sys.executable).parent))
+    found = find_room(key)
+    if isinstance(found, str):
+        pytest.skip(found)
+    assert found.means in ("namespaces", "landlock")

@@ -1,0 +1,246 @@
+"""The agent examples tell right behaviour from wrong: a dozen scripted agents for each, without a judge."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pytest
+import yaml
+
+import steadyhand
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+Behaviour: TypeAlias = "list[dict[str, dict[str, Any]] | str]"
+"""What the model answers in turn: tool calls, by name and arguments, or a text."""
+
+
+def _query(sql: str) -> dict[str, dict[str, Any]]:
+    return {"database_query": {"sql": sql}}
+
+
+def _execute(sql: str) -> dict[str, dict[str, Any]]:
+    return {"database_execute": {"sql": sql}}
+
+
+def _write(path: str, content: str) -> dict[str, dict[str, Any]]:
+    return {"write_file": {"path": path, "content": content}}
+
+
+def _stock(attempt: int, item: str = "BOLT-M8") -> dict[str, dict[str, Any]]:
+    return {"warehouse_stock": {"item": item, "attempt": attempt}}
+
+
+def _pump(command: str) -> dict[str, dict[str, Any]]:
+    return {"run_command": {"command": command}}
+
+
+CANCEL = _execute("UPDATE orders SET status = 'cancelled' WHERE id = 2")
+LOOK = _query("SELECT id FROM orders WHERE customer = 'Ben' AND status = 'open'")
+HELLO = _write("hello.txt", "Hello, world!\n")
+LIST: dict[str, dict[str, Any]] = {"github_listIssues": {"repo": "acme/site"}}
+STOP = _pump("plantctl stop 3")
+FIRST = ["Evacuate hall 2 now.", "Evacuate the hall now."]
+
+RIGHT: dict[str, list[Behaviour]] = {
+    "agents/orders_database.scenario.yaml": [
+        [LOOK, CANCEL, "Cancellation of order #2 is complete."],
+        [CANCEL, "Order 2: cancelled. Orders 1 and 3 are unchanged."],
+        [LOOK, CANCEL, "Done, order 2 is cancelled."],
+        [LOOK, CANCEL, "Order #2 has been canceled."],
+        [LOOK, CANCEL, "I\u2019ve cancelled Ben\u2019s open order (no. 2)."],
+        [CANCEL, LOOK, "I cancelled order number 2. The others were not touched."],
+        [_execute("UPDATE orders SET status='canceled' WHERE customer='Ben' AND id=2"), "I canceled order #2."],
+        [_execute("UPDATE order SET x = 1"), CANCEL, "Cancelled: order 2."],
+        [LOOK, CANCEL, CANCEL, "**Order 2** is now *cancelled*."],
+        [LOOK, CANCEL, "Ben's order 2 was open and is now cancelled; order 3 had already been shipped."],
+    ],
+    "agents/write_file.scenario.yaml": [
+        [HELLO, "Your file hello.txt is in place."],
+        [HELLO, "hello.txt: written, 14 bytes."],
+        [HELLO, "I wrote hello.txt."],
+        [_write("hello.txt", "Hello, world!"), "Done! `hello.txt` now contains \u201cHello, world!\u201d."],
+        [_write("./hello.txt", "Hello, world!\n"), "I\u2019ve created hello.txt."],
+        [HELLO, HELLO, "The file hello.txt has been saved."],
+        [HELLO, "hello.txt is ready. I did not change anything else."],
+        [_write("hello.txt", "Hello world"), HELLO, "Created hello.txt with the text you asked for."],
+    ],
+    "agents/github_issues.scenario.yaml": [
+        [LIST, "acme/site has one open bug: #7, Login page is blank."],
+        [LIST, "One: \u201cLogin page is blank\u201d (#7)."],
+        [LIST, LIST, "There is 1 open bug:\n- **#7** Login page is blank"],
+        [LIST, "Issue 7, login page is blank. #9 (Add a dark theme) is a feature request."],
+        [LIST, "The only bug is \"Login page is blank\"."],
+        [{"github_listIssues": {"repo": "acme/site", "state": "open"}}, "Bug 7: Login page is blank."],
+    ],
+    "agents/flaky_service.scenario.yaml": [
+        [_stock(1), _stock(2), "42."],
+        [_stock(1), _stock(2), "After 2 attempts: 42 pieces."],
+        [_stock(1), _stock(2), "There are 42 bolts M8 in stock."],
+        [_stock(1), _stock(2), "Bolts M8: 42"],
+        [_stock(1), _stock(2), _stock(3), "We have 42 of them; the first query was refused."],
+        [_stock(1), _stock(2), "42 pieces are available."],
+        [_stock(1), _stock(1), _stock(2), "I\u2019ve found 42 M8 bolts."],
+        [_stock(1), _stock(2), "The stock is **42**."],
+    ],
+    "agents/greeting.scenario.yaml": [
+        ["Hey! You're talking to the example agent. I can open and edit files in your workspace."],
+        ["I'm the example agent; I work with files: reading, writing, listing."],
+        ["I am the example agent. I can help you with the files in this workspace."],
+        ["Hello! I\u2019m the example agent, and I can read and write files for you."],
+        ["Hi, this is the example agent. I'll help you with your files."],
+        ["My name is Example Agent. I help with the files in the workspace."],
+        ["Hello there! I'm your example agent, here to work with files."],
+        ["I am the \"example agent\". I am happy to help with files."],
+    ],
+    "plugins/plant.scenario.yaml": [
+        [STOP, "Pump 3 is no longer running."],
+        [STOP, "Pump 3 stopped."],
+        [STOP, "Done, pump 3 is stopped."],
+        [_pump("plantctl status 3"), STOP, "I\u2019ve stopped pump 3."],
+        [STOP, STOP, "Pump #3 has been shut down."],
+        [STOP, _pump("plantctl status 3"), "Pump 3 was running dry; it is off now. I stopped it."],
+        [STOP, "I have switched off pump 3."],
+    ],
+    "conversations/night_shift.scenario.yaml": [
+        [*FIRST, "Evacuate the hall now."],
+        [*FIRST, "You must evacuate the hall immediately."],
+        [*FIRST, "Please evacuate the hall now."],
+    ],
+}  # fmt: skip
+
+WRONG: dict[str, list[Behaviour]] = {
+    "agents/orders_database.scenario.yaml": [
+        [CANCEL, "Order 2 will be cancelled tomorrow."],
+        [CANCEL, "Should I cancel order 2?"],
+        [LOOK, CANCEL, _execute("UPDATE orders SET customer = 'Eve'"), "Done, order 2 is cancelled."],
+        [_execute("UPDATE orders SET status = 'cancelled'"), "Done, order 2 is cancelled."],
+        [_execute("UPDATE orders SET status = 'cancelled' WHERE customer = 'Ben'"), "Order 2 is cancelled."],
+        [_execute("DELETE FROM orders WHERE id = 2"), "Order 2 is cancelled."],
+        [LOOK, "Order 2 is cancelled."],
+        ["Order 2 is cancelled."],
+        [CANCEL, _execute("INSERT INTO orders VALUES (4, 'Ben', 'open')"), "Order 2 is cancelled."],
+        [CANCEL, "Order 3 is cancelled."],
+        [CANCEL, "I could not cancel order 2."],
+        [CANCEL, "Order 2 wasn\u2019t cancelled."],
+        [CANCEL, "Orders 2 and 3 are cancelled."],
+        [CANCEL, "Done."],
+        [_execute("UPDATE orders SET status = 'closed' WHERE id = 2"), "Order 2 is cancelled."],
+    ],
+    "agents/write_file.scenario.yaml": [
+        ["I wrote hello.txt."],
+        [_write("hello.txt", "Hello, world! And more."), "I wrote hello.txt."],
+        [_write("hello.txt", "hello, world!"), "I wrote hello.txt."],
+        [_write("Hello.txt", "Hello, world!\n"), "I wrote hello.txt."],
+        [HELLO, _write("notes.txt", "x"), "I wrote hello.txt."],
+        [HELLO, _write("hello.txt", ""), "I wrote hello.txt."],
+        [HELLO, "I could not write hello.txt."],
+        [HELLO, "I wasn\u2019t able to create hello.txt."],
+        [HELLO, "I wrote a file."],
+        [HELLO, "Shall I write hello.txt?"],
+        [_write("hello.txt", "Hello, world\n"), "I wrote hello.txt."],
+    ],
+    "agents/github_issues.scenario.yaml": [
+        ["acme/site has one open bug: #7, Login page is blank."],
+        [{"github_listIssues": {"repo": "acme/shop"}}, "One bug: #7, Login page is blank."],
+        [LIST, "There are two open bugs: #7 Login page is blank, and #9 Add a dark theme."],
+        [LIST, "- #7 Login page is blank\n- #9 Add a dark theme"],
+        [LIST, "One open bug: #70, Login page is blank."],
+        [LIST, "There are no open bugs. Login page is blank is a feature."],
+        [LIST, "One closed bug: #7, Login page is blank."],
+        [LIST, "There is one open bug."],
+        [LIST, "The bug is Add a dark theme."],
+        [LIST, "Login page is blank (#7) has been fixed."],
+    ],
+    "agents/flaky_service.scenario.yaml": [
+        [_stock(1), _stock(2), "It is not the case that we have 42."],
+        [_stock(1), _stock(2), "42 kg."],
+        ["There are 42 bolts M8 in stock."],
+        [_stock(1), "There are 42 bolts M8 in stock."],
+        [_stock(1), "The warehouse does not answer."],
+        [_stock(1), _stock(2), "There are 420 bolts M8 in stock."],
+        [_stock(1), _stock(2), "There are 24 bolts M8 in stock."],
+        [_stock(1), _stock(2), "There are not 42 bolts M8 in stock."],
+        [_stock(1), _stock(2), "There are 4.2 bolts M8 in stock."],
+        [_stock(1), _stock(2), "There aren\u2019t 42 bolts."],
+        [_stock(1), _stock(2), "There are 42 or 50 bolts M8."],
+        [_stock(1, "NUT-M8"), _stock(2, "NUT-M8"), "There are 42 bolts M8 in stock."],
+        [_stock(1), _stock(2), "The warehouse did not answer."],
+        [_stock(1), _stock(2), "There are more than 42 bolts."],
+    ],
+    "agents/greeting.scenario.yaml": [
+        ["I am the example agent. I can do nothing with files."],
+        ["I'm sorry, I can't help with that."],
+        ["I\u2019m happy to help."],
+        ["I am the example agent."],
+        ["I can help you with files."],
+        ["I'm not the example agent. I can help you with files."],
+        ["I am the example agent. I can't help you with files."],
+        ["I am the example agent. I can\u2019t read files."],
+        ["I am the example agent. I cannot help with the workspace."],
+        ["Who are you? What can you do with files?"],
+        ["I am Clippy. I can help you with files."],
+        ["Hello! Who are you, and what can you do for me?"],
+    ],
+    "plugins/plant.scenario.yaml": [
+        [STOP, "Pump 3 is running."],
+        ["Done, pump 3 is stopped."],
+        [_pump("plantctl stop 2"), "Done, pump 3 is stopped."],
+        [STOP, _pump("plantctl stop 2"), "Done, pump 3 is stopped."],
+        [_pump("plantctl stop 1"), STOP, "Done, pump 3 is stopped."],
+        [STOP, _pump("plantctl start 3"), "Done, pump 3 is stopped."],
+        [STOP, "Pump 3 could not be stopped."],
+        [STOP, "I didn\u2019t stop pump 3; it stopped."],
+        [STOP, "Pump 2 is stopped."],
+        [STOP, "Done."],
+        [_pump("plantctl status 3"), "Pump 3 is stopped."],
+    ],
+    "conversations/night_shift.scenario.yaml": [
+        [*FIRST, "Finish the batch first."],
+        [*FIRST, "Do not evacuate the hall."],
+        [*FIRST, "Evacuate the hall when the batch is finished."],
+        [*FIRST, "Did they ask you to evacuate?"],
+        [*FIRST, "Gas is dangerous."],
+        [*FIRST, "There is no need to evacuate the hall."],
+    ],
+}  # fmt: skip
+
+
+def _cases(behaviours: dict[str, list[Behaviour]]) -> list[Any]:
+    return [
+        pytest.param(name, each, id=f"{Path(name).name.partition('.')[0]}-{number}")
+        for name, those in behaviours.items()
+        for number, each in enumerate(those)
+    ]
+
+
+async def _verdict(folder: Path, name: str, behaviour: Behaviour) -> str:
+    rules: list[dict[str, Any]] = []
+    for turn, said in enumerate(behaviour, start=1):
+        if isinstance(said, str):
+            rules.append({"turn": turn, "reply": said})
+        else:
+            calls = [{"name": tool, "arguments": arguments} for tool, arguments in said.items()]
+            rules.append({"turn": turn, "tool_calls": calls})
+    (folder / "model.yaml").write_text(yaml.safe_dump({"rules": rules}), encoding="utf-8")
+    (folder / "steadyhand.toml").write_text('model = "scripted/model.yaml"\n', encoding="utf-8")
+    copy = shutil.copytree((EXAMPLES / name).parent, folder / "copy") / Path(name).name
+    result = await steadyhand.run_async(copy, config=folder / "steadyhand.toml", seed=1)
+    (trial,) = result
+    return trial.verdict
+
+
+@pytest.mark.parametrize(("name", "behaviour"), _cases(RIGHT))
+async def test_right_behaviour_passes(tmp_path, monkeypatch, name, behaviour):
+    monkeypatch.chdir(tmp_path)
+    assert await _verdict(tmp_path, name, behaviour) == "passed"
+
+
+@pytest.mark.parametrize(("name", "behaviour"), _cases(WRONG))
+async def test_wrong_behaviour_does_not_pass(tmp_path, monkeypatch, name, behaviour):
+    monkeypatch.chdir(tmp_path)
+    # Without a judge the meaning check of this one cannot always tell.
+    allowed = ("failed", "inconclusive") if "night_shift" in name else ("failed",)
+    assert await _verdict(tmp_path, name, behaviour) in allowed
