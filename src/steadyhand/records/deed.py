@@ -129,6 +129,8 @@ def _of_action(action: TrajectoryStep, call: ServiceCalled | None, offer: ToolOf
     status = action.status or "unknown"
     if call is not None and status in ("success", "unknown"):
         status = call.outcome  # what we saw ourselves, rather than what was reported
+    elif call is None and action.traced and offer is not None and offer.serves(action_names(action)):
+        status = "rejected"  # a trace tells of it, but no such call reached us, who serve it
     return Deed(
         name=action.name or "",
         names=tuple(dict.fromkeys(names)),

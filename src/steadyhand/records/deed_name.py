@@ -208,6 +208,10 @@ class ToolOffer(Record):
         listed = {tool.service for tool in self.tools if tool.name and tool.service}
         return [tool for tool in self.tools if tool.method is not None or tool.name or tool.service not in listed]
 
+    def serves(self, done: Sequence[str]) -> bool:
+        """Whether we serve what goes by one of these names: a call of it would have reached us."""
+        return any(_is_full(name, tool.names) for tool in self.tools if tool.service is not None for name in done)
+
     def names_of(self, done: Sequence[str]) -> tuple[str, ...]:
         """The other names of what was done, if what was offered settles which tool it was."""
         every = dict.fromkeys(tool.names for tool in self.tools)

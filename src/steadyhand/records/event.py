@@ -70,9 +70,10 @@ EVERYTHING_SEEN = Shows(actions="seen", services="seen", files="seen", database=
 class TrajectoryStep(Record):
     """A thought, an action or an observation.
 
-    `at_ms` counts from the start of the trial. An action has `name`, `params` and `status`, and its other `names`; an
-    observation has the `name` of the action it answers and its `content`, of which only the beginning was kept when it
-    was `cut`; a thought has `content`. `agent` says whose it is, where several work together and the trace knows.
+    `at_ms` counts from the start of the trial. An action has `name`, `params` and `status`, its other `names`, and is
+    `traced` if only the agent's trace tells of it; an observation has the `name` of the action it answers and its
+    `content`, of which only the beginning was kept when it was `cut`; a thought has `content`. `agent` says whose it
+    is, where several work together and the trace knows.
     """
 
     type: Literal["thought", "action", "observation"]
@@ -86,6 +87,7 @@ class TrajectoryStep(Record):
     agent: str | None = None
     id: str = ""
     names: tuple[str, ...] = ()
+    traced: bool = False
 
 
 class Event(Record, tag_field="kind", array_like=True):
@@ -420,6 +422,7 @@ def _step_of(event: AnyEvent) -> TrajectoryStep | None:
                 agent=event.agent,
                 id=event.id,
                 names=event.names,
+                traced=event.traced,
             )
         case Observed():
             return TrajectoryStep(

@@ -215,3 +215,15 @@ def test_the_id_of_a_call_joins_what_names_and_parameters_do_not():
 def test_deeds_of_different_turns_are_not_joined():
     action = ActionTaken(at_ms=1, step=0, turn=1, id="1", name="transfer", params={"a": 1})
     assert len(deeds_in([action, called(2, step=0, turn=2, input={"a": 1})])) == 2
+
+
+@pytest.mark.parametrize("name", ["refund", "shop.refund", "shop_refund"])
+def test_a_trace_alone_does_not_prove_a_call_that_would_have_reached_us(name):
+    offer = ToolOffer(tools=(OfferedTool(service="shop", method="refund"),))
+    traced = TrajectoryStep(type="action", at_ms=1.0, name=name, status="success", duration_ms=5.0, traced=True)
+    (told,) = deeds_of([traced], [], offer)
+    assert told.status == "rejected"
+    (seen,) = deeds_of([traced], [ServiceCalled(at_ms=2.0, service="shop", method="refund")], offer)
+    assert seen.status == "success"
+    (own,) = deeds_of([traced], [], ToolOffer(tools=(OfferedTool(service="shop", method="find"),)))
+    assert own.status == "success"
