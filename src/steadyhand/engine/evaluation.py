@@ -18,7 +18,7 @@ from steadyhand.judging.material import materials_of
 from steadyhand.judging.rubric import NO_JUDGE, NOT_REACHED
 from steadyhand.judging.trial import latency_tier, tier_of
 from steadyhand.language.answer import Certainty
-from steadyhand.language.refusal import echo, may_echo, refusal
+from steadyhand.language.refusal import echo, refusal
 from steadyhand.ports.agent import Visible
 from steadyhand.ports.evaluator import EvaluationContext
 from steadyhand.records.base import UnreadableValue, ms_of, plain
@@ -192,7 +192,7 @@ class Evaluation:
         """Whether the reply only repeats what it was asked. Looked at once: most checks ask about the same reply."""
         if self._echo is None or self._echo[0] is not result:
             prompts = [message.content for message in result.messages if message.role != "assistant"]
-            self._echo = (result, may_echo(result.reply, prompts) and echo(result.reply, prompts))
+            self._echo = (result, _may_repeat(result.reply, prompts) and echo(result.reply, prompts))
         return self._echo[1]
 
     def _not_visible(self, reads: frozenset[Visible]) -> EvaluationResult | None:
@@ -303,6 +303,13 @@ class Evaluation:
             )
         )
         return EvaluationResult(verdict=Verdict.ERROR, message=message)
+
+
+def _may_repeat(reply: str, prompts: Sequence[str]) -> bool:
+    """Whether it is worth comparing word by word: some part of a text that repeats a prompt stands in it as it is."""
+    said = reply.lower()
+    probes = [said[len(said) * at // 5 :][:12].strip() for at in range(5)]
+    return any(probe and probe in prompt.lower() for prompt in prompts for probe in probes)
 
 
 _ECHOED = "the reply only repeats what it was asked"

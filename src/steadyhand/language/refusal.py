@@ -199,14 +199,6 @@ def refusal(text: str) -> Reading:
 _RUN = 3
 _LONG = 8
 _COPIED = 0.8
-_PROBE = 12
-
-
-def may_echo(text: str, prompts: Iterable[str]) -> bool:
-    """Whether it is worth comparing word by word: some part of a text that repeats a prompt stands in it as it is."""
-    said = text.lower()
-    probes = [said[len(said) * at // 5 :][:_PROBE].strip() for at in (0, 1, 2, 3, 4)]
-    return any(probe and probe in prompt.lower() for prompt in prompts for probe in probes)
 
 
 def echo(text: str, prompts: Iterable[str]) -> bool:
