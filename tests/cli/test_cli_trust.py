@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.system, pytest.mark.usefixtures("forked_agents")]
 
 CHECKS = (
     ("validate", "."),
-    ("lint", ".", "--ignore", "matches-prompt", "--ignore", "few-examples"),
+    ("lint", ".", "--ignore", "matches-prompt", "--ignore", "few-examples", "--ignore", "negation-passes"),
     ("list", "."),
     ("selftest", "."),
     ("schema",),
