@@ -11,22 +11,15 @@ import asyncio
 import contextlib
 import math
 from types import CoroutineType
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
-from steadyhand.builtin.models.http.client import CannotConnect, Endpoint, HttpClient, status_error
-from steadyhand.builtin.models.http.connection import Broken, Connection, NotHttp, Response
-from steadyhand.builtin.models.http.settings import HttpSettings
-from steadyhand.builtin.models.http.stamps import Stamps
-from steadyhand.builtin.models.http.stream import (
-    AnswerReader,
-    ErrorInAnswer,
-    UnreadableResponse,
-    error_code,
-    error_text,
-)
 from steadyhand.errors import ModelError, ModelErrorKind
+from steadyhand.http.client import CannotConnect, HttpClient
+from steadyhand.http.connection import Broken, Connection, NotHttp, Response
+from steadyhand.http.endpoint import Endpoint, status_error
+from steadyhand.http.stamps import Stamps
 from steadyhand.ports.model import Cut, Listener, cut_short, end_to_end
 from steadyhand.records.base import ms_of
 from steadyhand.records.chat import (
@@ -36,9 +29,10 @@ from steadyhand.records.chat import (
     ChatResponse,
     FinishReason,
     ServerAnswer,
-    WireDialect,
 )
 from steadyhand.redaction import maskable
+from steadyhand.wire.dialect import Wire, client_body
+from steadyhand.wire.stream import AnswerReader, ErrorInAnswer, UnreadableResponse, error_code, error_text
 
 _MAX_BODY = 32 * 1024 * 1024
 _MAX_ERROR_BODY = 64 * 1024
@@ -50,35 +44,6 @@ _HEADERS = {
     "Accept-Encoding": "identity",
     "User-Agent": "steadyhand",
 }
-
-
-class Wire(Protocol):
-    """A vendor's API, reduced to what this server is known to support."""
-
-    @property
-    def what(self) -> str:
-        """What an answer is called in messages, such as "a chat completion"."""
-        ...
-
-    @property
-    def dialect(self) -> WireDialect: ...
-
-    @property
-    def stream(self) -> bool: ...
-
-    def encode(self, request: ChatRequest) -> bytes:
-        """The body to post."""
-        ...
-
-    def reader(self, request: ChatRequest) -> AnswerReader: ...
-
-    def token_limit(self, request: ChatRequest) -> int | None:
-        """The token limit of the request, or None if it sets none."""
-        ...
-
-    def without(self, status: int, message: str, request: ChatRequest) -> Wire | None:
-        """The wire to try after this refusal, or None if the refusal is about something else."""
-        ...
 
 
 class _OtherWire(Exception):
@@ -121,22 +86,15 @@ class _Try:
         """The answer as it arrives, for an agent's client that speaks this wire."""
 
 
-def client_body(request: ChatRequest, dialect: WireDialect) -> dict[str, Any] | None:
-    """The request of an agent's client, if this wire can send it unchanged."""
-    client = request.client
-    return client.fields if client is not None and client.dialect == dialect else None
-
-
 class HttpModel:
     """A `ports.model.ChatModel`. Must be used on one event loop."""
 
-    def __init__(self, name: str, settings: HttpSettings, wire: Wire) -> None:
+    def __init__(self, name: str, endpoint: Endpoint, wire: Wire) -> None:
         self._name = name
-        self._settings = settings
-        self._endpoint = Endpoint(host=settings.host, key_variable=settings.key_variable, key=settings.key)
+        self._endpoint = endpoint
         self._wire = wire
-        self._client = HttpClient(settings.url, {**_HEADERS, **settings.defaults, **settings.headers})
-        self._fixed = frozenset(name.lower() for name in settings.headers)
+        self._client = HttpClient(endpoint.url, {**_HEADERS, **endpoint.defaults, **endpoint.headers})
+        self._fixed = frozenset(name.lower() for name in endpoint.headers)
 
     @property
     def name(self) -> str:
@@ -151,7 +109,7 @@ class HttpModel:
         return self._attempt(request, zero, listener)
 
     async def _attempt(self, request: ChatRequest, zero: float, listener: Listener | None) -> ChatResponse:
-        limit = self._settings.timeout_s if request.timeout_s is None else request.timeout_s
+        limit = self._endpoint.timeout_s if request.timeout_s is None else request.timeout_s
         deadline = asyncio.get_running_loop().time() + limit
         made = _Try(self._wire, request, listener)
         try:
@@ -251,8 +209,8 @@ class HttpModel:
     def _masked(self, told: bytes) -> bytes:
         """What an error or a header says, without the key: that is the user's, and the agent only has a placeholder.
         Answers are passed on as they are: what looks like the key there is the model's own text."""
-        key = self._settings.key.encode()
-        return told.replace(key, b"***") if key in told and maskable(self._settings.key) else told
+        key = self._endpoint.key.encode()
+        return told.replace(key, b"***") if key in told and maskable(self._endpoint.key) else told
 
     async def _relay_stream(
         self, connection: Connection, response: Response, made: _Try, listener: Listener, deadline: float

@@ -1,4 +1,4 @@
-from steadyhand.builtin.models.http.stamps import Stamps
+from steadyhand.http.stamps import Stamps
 
 
 def stamped() -> Stamps:

@@ -13,9 +13,9 @@ from typing import Self
 
 import pytest
 
-from steadyhand.builtin.models.http.client import WakeQueue
 from steadyhand.builtin.models.openai import OpenAIModel
 from steadyhand.errors import ModelError
+from steadyhand.http.client import WakeQueue
 from steadyhand.plugins.plugin import ModelSettings
 from steadyhand.records.chat import ChatRequest, ChatResponse, Message
 

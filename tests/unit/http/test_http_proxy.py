@@ -12,8 +12,8 @@ from typing import Self
 
 import pytest
 
-from steadyhand.builtin.models.http.proxy import Proxy, TunnelRefused, proxy_for
 from steadyhand.errors import ModelError, SetupError
+from steadyhand.http.proxy import Proxy, TunnelRefused, proxy_for
 from steadyhand.plugins.plugin import ModelSettings
 from steadyhand.records.chat import ChatRequest, Message
 from steadyhand.testing import Answer, ModelServer

@@ -19,8 +19,8 @@ from typing import cast
 
 import httptools
 
-from steadyhand.builtin.models.http.stamped_socket import StampedSocket
-from steadyhand.builtin.models.http.stamps import Stamps
+from steadyhand.http.stamped_socket import StampedSocket
+from steadyhand.http.stamps import Stamps
 from steadyhand.records.chat import ArrivalClock
 
 _PIECE = 64 * 1024

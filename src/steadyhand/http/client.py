@@ -1,29 +1,20 @@
-"""Requests to one endpoint over kept-alive connections, and their errors.
-
-An error becomes a `ModelError` that says whether a retry may help.
-"""
+"""Requests to one endpoint over kept-alive connections."""
 
 from __future__ import annotations
 
 import asyncio
-import datetime as dt
-import math
+import functools
 import os
-import re
 import ssl
 from collections import deque
 from collections.abc import Mapping
-from email.utils import parsedate_to_datetime
 from time import perf_counter
 from urllib.parse import quote, urlsplit
 
-from steadyhand.builtin.models.http.connection import Broken, Connection, Response
-from steadyhand.builtin.models.http.proxy import Proxy, proxy_for
-from steadyhand.builtin.models.http.stamped_socket import KERNEL_STAMPS, StampedSocket
-from steadyhand.builtin.models.http.stamps import Stamps
-from steadyhand.errors import ModelError
-from steadyhand.records.base import Record, shorten
-from steadyhand.redaction import maskable
+from steadyhand.http.connection import Broken, Connection, Response
+from steadyhand.http.proxy import Proxy, proxy_for
+from steadyhand.http.stamped_socket import KERNEL_STAMPS, StampedSocket
+from steadyhand.http.stamps import Stamps
 
 _IDLE_S = 30.0
 _STALE_S = 1.0
@@ -32,11 +23,7 @@ _TOGETHER = 16
 """Enough to keep the code in the processor's cache, few enough to be done in a millisecond or two."""
 _ROUNDS = 4
 """About as many as the engine needs for one trial after its answer (`engine.trial.keep_step`)."""
-_MESSAGE_CHARS = 300
 _NO_HEADERS: dict[str, str] = {}
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
-_LONGEST_DURATION = 64
-_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 class CannotConnect(Exception):
@@ -224,6 +211,12 @@ def _was_stale(stamps: Stamps) -> bool:
 
 
 def _context() -> ssl.SSLContext:
+    return _made_context(*(os.environ.get(name) for name in ("SSL_CERT_FILE", "SSL_CERT_DIR")))
+
+
+@functools.cache
+def _made_context(*_certificates: str | None) -> ssl.SSLContext:
+    """Made once for each place of certificates: reading them takes longer than most calls."""
     context = ssl.create_default_context()
     context.set_alpn_protocols(["http/1.1"])
     return context
@@ -241,122 +234,3 @@ def _head(request: str, authority: str, headers: Mapping[str, str], own: Mapping
     lines.update((name.lower(), f"{name}: {value}".encode("latin-1")) for name, value in own.items())
     text = b"\r\n".join([f"{request} HTTP/1.1".encode(), *lines.values()]).replace(b"%", b"%%")
     return text + b"\r\nContent-Length: %d\r\n\r\n"
-
-
-class Endpoint(Record):
-    """The server as messages may show it: its host, the name of the key's variable, and the key to mask."""
-
-    host: str
-    key_variable: str
-    key: str = ""
-
-    def shown(self, text: str) -> str:
-        """Text from the server, shortened and without the key."""
-        if maskable(self.key):
-            text = text.replace(self.key, "***")
-        return shorten(text, _MESSAGE_CHARS)
-
-
-def status_error(
-    endpoint: Endpoint, status: int, message: str, *, code: str | None, headers: Mapping[str, str]
-) -> ModelError:
-    """The error for a response with a status other than 200."""
-    said = endpoint.shown(message) or "no message"
-    host = endpoint.host
-    if status == 429:
-        return ModelError(
-            f"{host} is rate limiting us (429): {said}",
-            kind="rate_limit",
-            retryable=code != "insufficient_quota",
-            status=status,
-            retry_after_s=retry_after_s(headers),
-        )
-    if status in (401, 403):
-        return ModelError(
-            f"{host} did not accept the key ({status}); check {endpoint.key_variable}: {said}",
-            kind="auth",
-            status=status,
-        )
-    if status in (408, 409) or status >= 500:
-        return ModelError(
-            f"{host} failed ({status}): {said}",
-            kind="server",
-            retryable=True,
-            status=status,
-            retry_after_s=retry_after_s(headers),
-        )
-    hint = "; check the base URL and the model's name" if status == 404 or 300 <= status < 400 else ""
-    if "temperature" in message:
-        hint = "; if this model takes no temperature, set the provider's option send_temperature = false"
-    return ModelError(f"{host} refused the request ({status}){hint}: {said}", kind="refused", status=status)
-
-
-def retry_after_s(headers: Mapping[str, str]) -> float | None:
-    """How long the server asks us to wait, or None. `headers` ignores case.
-
-    What says nothing about when to come back (0, a negative number, a time in the past, no number at all) counts as
-    None, so that our own back-off applies: a server that refuses and says "at once" would be asked for ever.
-    """
-    asked_s = _asked_s(headers)
-    return asked_s if asked_s is not None and asked_s > 0 else None
-
-
-def _asked_s(headers: Mapping[str, str]) -> float | None:
-    millis = _number(headers.get("retry-after-ms"))
-    if millis is not None:
-        return millis / 1000
-    given = headers.get("retry-after")
-    if given is not None:
-        seconds = _number(given)
-        return seconds if seconds is not None else _until(given, headers.get("date"))
-    waits = [
-        wait
-        for what in ("requests", "tokens")
-        if headers.get(f"x-ratelimit-remaining-{what}") == "0"
-        and (wait := _duration(headers.get(f"x-ratelimit-reset-{what}"))) is not None
-    ]
-    waits += [
-        wait
-        for what in ("requests", "tokens", "input-tokens", "output-tokens")
-        if headers.get(f"anthropic-ratelimit-{what}-remaining") == "0"
-        and (wait := _until_time(headers.get(f"anthropic-ratelimit-{what}-reset"), headers.get("date"))) is not None
-    ]
-    return max(waits, default=None)
-
-
-def _number(text: str | None) -> float | None:
-    try:
-        value = float(text or "")
-    except ValueError:
-        return None
-    return max(0.0, value) if math.isfinite(value) else None
-
-
-def _until(date: str, server_now: str | None) -> float | None:
-    """Seconds until an HTTP date, by the server's clock if it sent one."""
-    try:
-        then = parsedate_to_datetime(date)
-        now = parsedate_to_datetime(server_now) if server_now else dt.datetime.now(dt.UTC)
-        return max(0.0, (then - now).total_seconds())
-    except (ValueError, TypeError):
-        return None
-
-
-def _until_time(time: str | None, server_now: str | None) -> float | None:
-    """Seconds until an RFC 3339 time, by the server's clock if it sent one."""
-    try:
-        then = dt.datetime.fromisoformat(time or "")
-        now = parsedate_to_datetime(server_now) if server_now else dt.datetime.now(dt.UTC)
-        return max(0.0, (then - now).total_seconds())
-    except (ValueError, TypeError):
-        return None
-
-
-def _duration(text: str | None) -> float | None:
-    """`6m0s`, `20ms`, `1.5s` or plain seconds."""
-    if not text or len(text) > _LONGEST_DURATION:
-        return None
-    parts = _DURATION.findall(text)
-    if parts and "".join(number + unit for number, unit in parts) == text.strip():
-        return sum(float(number) * _SECONDS[unit] for number, unit in parts)
-    return _number(text)

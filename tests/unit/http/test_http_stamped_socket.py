@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from steadyhand.builtin.models.http.stamped_socket import KERNEL_STAMPS, StampedSocket, clock_offset, stamp_arrivals
 from steadyhand.builtin.models.openai import OpenAIModel
 from steadyhand.engine.limits import LagMonitor, SystemClock
 from steadyhand.engine.model_call import Caller, OpenGate, RetryPolicy
+from steadyhand.http.stamped_socket import KERNEL_STAMPS, StampedSocket, clock_offset, stamp_arrivals
 from steadyhand.plugins.plugin import ModelSettings
 from steadyhand.records.chat import ArrivalClock, ChatRequest, Message
 from steadyhand.records.event import Lagged, ModelCalled

@@ -1,0 +1,1 @@
+"""HTTP on our own timed connection, for models, agents and services."""
