@@ -1,70 +1,48 @@
-"""Between an MCP client that starts its servers as programs and an MCP server at a URL: messages pass unchanged."""
+"""Between an MCP client that starts its servers as programs and our MCP server at a URL: messages pass unchanged."""
 
 from __future__ import annotations
 
-import os
-from typing import Any
-
-import anyio
-import httpx
-from mcp.client.streamable_http import streamable_http_client
-from mcp.server.stdio import stdio_server
-from mcp.types import JSONRPCError, JSONRPCRequest, JSONRPCResponse
+import threading
+import urllib.error
+import urllib.request
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import BinaryIO
 
 from steadyhand.errors import SetupError
 
-_LAST_ANSWERS_S = 30.0
+_AT_ONCE = 16
+_HEADERS = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
 
 
-async def bridge(url: str) -> None:
-    """Forward messages between our stdin and stdout and the server at `url`, until stdin closes and all are answered.
-    Raises `SetupError` if `url` does not answer.
+def bridge(url: str, stdin: BinaryIO, stdout: BinaryIO) -> None:
+    """Post each line of `stdin` to `url` and write the answers to `stdout`, until `stdin` closes and all are answered.
+
+    Requests overlap: a client tells their answers apart by id. Raises `SetupError` if `url` does not answer.
     """
-    try:
-        async with (
-            # Copies, because whoever wraps a stream closes it when done, and ours are needed to the end.
-            await anyio.open_file(os.dup(0), encoding="utf-8", errors="replace") as stdin,
-            await anyio.open_file(os.dup(1), "w", encoding="utf-8") as stdout,
-            stdio_server(stdin, stdout) as (from_client, to_client),
-            to_client,
-            streamable_http_client(url) as (from_server, to_server, _),
-        ):
-            await _Bridge(to_client, to_server).carry(from_client, from_server)
-    except* httpx.TransportError as errors:
-        raise SetupError(f"no answer from {url}: {_first(errors)}") from errors
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # this machine is reached without a proxy
+    writing = threading.Lock()
 
+    def carry(line: bytes) -> None:
+        try:
+            with opener.open(urllib.request.Request(url, line, _HEADERS)) as response:  # noqa: S310 - http or https
+                answer: bytes = response.read()
+        except urllib.error.HTTPError as error:
+            with error:
+                answer = error.read()
+            if b'"jsonrpc"' not in answer:
+                raise SetupError(f"{url} answered with status {error.code}") from error
+        except OSError as error:
+            raise SetupError(f"no answer from {url}: {getattr(error, 'reason', error)}") from error
+        if answer:
+            with writing:
+                stdout.write(answer + b"\n")
+                stdout.flush()
 
-class _Bridge:
-    def __init__(self, to_client: Any, to_server: Any) -> None:
-        self._to_client = to_client
-        self._to_server = to_server
-        self._asked: set[Any] = set()
-        self._answered: anyio.Event = anyio.Event()
-
-    async def carry(self, from_client: Any, from_server: Any) -> None:
-        async with anyio.create_task_group() as group:
-            group.start_soon(self._back, from_server)
-            async for message in from_client:
-                if isinstance(message, Exception):
-                    continue
-                if isinstance(message.message.root, JSONRPCRequest):
-                    self._asked.add(message.message.root.id)
-                await self._to_server.send(message)
-            with anyio.move_on_after(_LAST_ANSWERS_S):
-                while self._asked:
-                    self._answered = anyio.Event()
-                    await self._answered.wait()
-            group.cancel_scope.cancel()
-
-    async def _back(self, from_server: Any) -> None:
-        async for message in from_server:
-            if isinstance(message, Exception):
-                continue
-            await self._to_client.send(message)
-            if isinstance(message.message.root, JSONRPCResponse | JSONRPCError):
-                self._asked.discard(message.message.root.id)
-                self._answered.set()
-
-
-def _first(errors: BaseException) -> BaseException:
-    return _first(errors.exceptions[0]) if isinstance(errors, BaseExceptionGroup) else errors  # pyright: ignore[reportUnknownArgumentType, reportUnknownMemberType] - narrowing forgets what the group holds
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        sent: list[Future[None]] = []
+        for line in stdin:
+            if line.strip():
+                sent = [each for each in sent if not each.done() or each.result() is not None]
+                sent.append(pool.submit(carry, line))
+        for each in sent:
+            each.result()

@@ -4,6 +4,9 @@
 services have a method of that name, by both names joined with `_`. Each request is independent: there are no sessions,
 so nothing has to be stored and requests cannot be mixed up.
 
+The part of the protocol that serves tools is written here rather than taken from the SDK: an agent brings the SDK's
+version that it needs, and its address must not depend on ours.
+
 Every tool call is an action of the trial, including an attempt to call a tool that does not exist.
 """
 
@@ -12,21 +15,17 @@ from __future__ import annotations
 import itertools
 import re
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Awaitable, Callable
+from typing import Any, cast
 from urllib.parse import urlsplit
 
-import anyio
 import msgspec
-from mcp import types
-from mcp.server.lowlevel import Server
-from mcp.server.streamable_http import StreamableHTTPServerTransport
 
 from steadyhand.errors import SteadyhandError
-from steadyhand.gateway.connection import GatewayRequest, GatewayResponse, refusal
+from steadyhand.gateway.connection import GatewayRequest, GatewayResponse, json_response, refusal
 from steadyhand.gateway.mocks import split_arguments
-from steadyhand.gateway.server import TrialEndpoint
-from steadyhand.ports.agent import TrialContext
+from steadyhand.gateway.server import Address, TrialEndpoint
+from steadyhand.ports.agent import Addresses, TrialContext
 from steadyhand.ports.services import ServiceAnswer, ServiceFault, Services
 from steadyhand.records.base import plain, plain_object
 from steadyhand.records.deed_name import tool_names
@@ -34,13 +33,21 @@ from steadyhand.records.event import ActionStatus, ActionTaken, Observed
 from steadyhand.runtime.values import as_text, kept_part
 from steadyhand.version import __version__
 
-if TYPE_CHECKING:
-    from anyio.abc import TaskStatus
-
 _ANY_OBJECT: dict[str, Any] = {"type": "object", "properties": {}}
 _THIS_MACHINE = ("127.0.0.1", "localhost", "::1")
 _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_.-]")
 _NO_SUCH_TOOL = "there is no tool {!r}; the tools are: {}"
+_AGREED = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
+"""Versions of the protocol that client and server agree on with `initialize`."""
+_STATELESS = "2026-07-28"
+"""The version of the protocol in which each request names its version."""
+_VERSIONS = (_STATELESS, *reversed(_AGREED))
+_META = "io.modelcontextprotocol/"
+_ABOUT_US = {"name": "steadyhand", "version": __version__}
+_TOOLS_ONLY: dict[str, Any] = {"tools": {}}
+_NOT_CACHED = {"ttlMs": 0, "cacheScope": "private"}
+_PARSE_ERROR, _INVALID_REQUEST, _NO_SUCH_METHOD, _INVALID_PARAMS = -32700, -32600, -32601, -32602
+_OTHER_VERSION = -32022
 
 
 RunTool = Callable[[dict[str, Any], str], Awaitable[ServiceAnswer]]
@@ -58,53 +65,96 @@ class McpTool(msgspec.Struct, frozen=True):
     names: tuple[str, ...] = ()
 
 
-class McpServer:
-    """Answers what is sent to the MCP addresses of trials."""
+class _Message(msgspec.Struct):
+    """A JSON-RPC message: a request, or without `id` a notification, or without `method` an answer."""
 
-    def __init__(self) -> None:
+    method: str | None = None
+    id: str | int | None = None
+    params: dict[str, Any] = {}
+
+
+class _Refused(Exception):
+    """An error of the protocol, with the HTTP status for it in the stateless version."""
+
+    def __init__(self, code: int, message: str, *, status: int = 400, data: Any = None) -> None:
+        super().__init__(message)
+        self.error: dict[str, Any] = {"code": code, "message": message}
+        if data is not None:
+            self.error["data"] = data
+        self.status = status
+
+
+class McpMount:
+    """A `Mount`. An agent is given its address even if there are no tools."""
+
+    def __init__(self, name: str = "mcp") -> None:
+        self._name = name
         self._numbers = itertools.count(1)
-        server: Server[Any, Any] = Server("steadyhand", version=__version__)
-        server.request_handlers[types.ListToolsRequest] = self._list
-        server.request_handlers[types.CallToolRequest] = self._call
-        self._server = server
+
+    def addresses(self, address: Address) -> Addresses:
+        url = address.url(self._name)
+        return Addresses(names={"mcp_url": url}, variables={"STEADYHAND_MCP_URL": url})
+
+    async def settle(self, endpoint: TrialEndpoint) -> None:
+        """Nothing to wait for: an agent waits for its own calls."""
+
+    async def leave(self, endpoint: TrialEndpoint) -> None:
+        """Nothing is kept."""
 
     async def serve(self, request: GatewayRequest, endpoint: TrialEndpoint) -> GatewayResponse:
         if _is_foreign(request):
             return refusal(403, "this server answers to 127.0.0.1 and localhost only, and to no page of another site")
         if request.method != "POST":
             return refusal(405, "this server has no sessions and sends no notifications: POST each message")
-        answer = _Answer()
-        transport = StreamableHTTPServerTransport(mcp_session_id=None, is_json_response_enabled=True)
+        try:
+            message = msgspec.json.decode(request.body, type=_Message)
+        except (msgspec.ValidationError, RecursionError) as error:
+            said = f"expected one JSON-RPC message: {error}"
+            return _answer(None, {"error": {"code": _INVALID_REQUEST, "message": said}}, 400)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            return _answer(None, {"error": {"code": _PARSE_ERROR, "message": f"not JSON: {error}"}}, 400)
+        if message.id is None or message.method is None:
+            return GatewayResponse(status=202)
+        stateless = _version_named(message) is not None
+        try:
+            result = await self._result(message, endpoint.trial, request.path.strip("/"))
+        except _Refused as refused:
+            return _answer(message.id, {"error": refused.error}, refused.status if stateless else 200)
+        if stateless:
+            result = {"resultType": "complete", **(_NOT_CACHED if "content" not in result else {}), **result}
+        return _answer(message.id, {"result": result})
 
-        async def run(*, task_status: TaskStatus[None]) -> None:
-            async with transport.connect() as (read, write):
-                task_status.started()
-                await self._server.run(read, write, self._server.create_initialization_options(), stateless=True)
+    async def _result(self, message: _Message, trial: TrialContext, service: str) -> dict[str, Any]:
+        """Raises `_Refused`."""
+        if (version := _version_named(message)) not in (None, _STATELESS):
+            said = f"this server does not speak version {version} of the protocol"
+            raise _Refused(_OTHER_VERSION, said, data={"supported": _VERSIONS, "requested": version})
+        match message.method:
+            case "initialize":
+                asked = message.params.get("protocolVersion")
+                version = asked if asked in _AGREED else _AGREED[-1]
+                return {"protocolVersion": version, "capabilities": _TOOLS_ONLY, "serverInfo": _ABOUT_US}
+            case "server/discover":
+                named = {f"{_META}serverInfo": _ABOUT_US}
+                return {"supportedVersions": _VERSIONS, "capabilities": _TOOLS_ONLY, "_meta": named, **_NOT_CACHED}
+            case "ping":
+                return {}
+            case "tools/list":
+                tools = [
+                    {"name": name, "description": tool.description, "inputSchema": tool.parameters}
+                    for name, tool in (await tools_of(trial.services, service)).items()
+                ]
+                return {"tools": tools}
+            case "tools/call":
+                return await self._call(message.params, trial, service)
+            case _:
+                raise _Refused(_NO_SUCH_METHOD, f"this server has no method {message.method!r}", status=404)
 
-        async with anyio.create_task_group() as group:
-            await group.start(run)
-            await transport.handle_request(_scope(request, endpoint), _receiving(request.body), answer.send)
-            await transport.terminate()
-            group.cancel_scope.cancel()
-        return answer.response()
-
-    def _asked(self) -> tuple[TrialContext, str]:
-        """The trial whose request is being answered, and the service, empty for all."""
-        request: Any = self._server.request_context.request
-        scope: Mapping[str, Any] = request.scope
-        return scope["steadyhand.endpoint"].trial, scope["steadyhand.service"]
-
-    async def _list(self, _: types.ListToolsRequest) -> types.ServerResult:
-        trial, service = self._asked()
-        tools = [
-            types.Tool(name=name, description=tool.description, inputSchema=tool.parameters)
-            for name, tool in (await tools_of(trial.services, service)).items()
-        ]
-        return types.ServerResult(types.ListToolsResult(tools=tools))
-
-    async def _call(self, request: types.CallToolRequest) -> types.ServerResult:
-        trial, service = self._asked()
-        name, arguments = request.params.name, plain_object(request.params.arguments or {})
+    async def _call(self, params: dict[str, Any], trial: TrialContext, service: str) -> dict[str, Any]:
+        name, given = params.get("name"), params.get("arguments")
+        if not isinstance(name, str) or not isinstance(given, dict | None):
+            raise _Refused(_INVALID_PARAMS, "tools/call needs the name of a tool and an object of arguments")
+        arguments = plain_object(given or {})
         tools = await tools_of(trial.services, service)
         tool = tools.get(name)
         if tool is None:
@@ -112,11 +162,9 @@ class McpServer:
             tool = McpTool("", {}, name, _refusing(_NO_SUCH_TOOL.format(name, known)))
         try:
             answer = await (tool.run(arguments, "") if tool.records_itself else self._act(tool, arguments, trial))
-        except ServiceFault as fault:
-            return _failure(str(fault))
-        except SteadyhandError as error:  # the trial has noted it, and ends as an error
-            return _failure(str(error))
-        return _result(answer)
+        except (ServiceFault, SteadyhandError) as error:  # the trial has noted it; some make it an error
+            return {"content": [{"type": "text", "text": str(error)}], "isError": True}
+        return _tool_result(answer)
 
     async def _act(self, tool: McpTool, arguments: dict[str, Any], trial: TrialContext) -> ServiceAnswer:
         at_ms, began = trial.elapsed_ms(), trial.clock.now()
@@ -206,20 +254,26 @@ def _refusing(message: str) -> RunTool:
     return run
 
 
-def _result(answer: ServiceAnswer) -> types.ServerResult:
+def _tool_result(answer: ServiceAnswer) -> dict[str, Any]:
     """The answer of an MCP server is returned unchanged."""
     if answer.content is not None:
-        said = {"content": answer.content, "structuredContent": answer.structured}
-        return types.ServerResult(types.CallToolResult.model_validate(said))
-    value = plain(answer.value)
-    text = types.TextContent(type="text", text=as_text(value))
-    structured = cast("dict[str, Any]", value) if isinstance(value, dict) else None
-    return types.ServerResult(types.CallToolResult(content=[text], structuredContent=structured))
+        content, structured = list(answer.content), answer.structured
+    else:
+        value = plain(answer.value)
+        content = [{"type": "text", "text": as_text(value)}]
+        structured = cast("dict[str, Any]", value) if isinstance(value, dict) else None
+    result: dict[str, Any] = {"content": content, "isError": False}
+    return result if structured is None else {**result, "structuredContent": structured}
 
 
-def _failure(message: str) -> types.ServerResult:
-    text = types.TextContent(type="text", text=message)
-    return types.ServerResult(types.CallToolResult(content=[text], isError=True))
+def _answer(asked: str | int | None, outcome: dict[str, Any], status: int = 200) -> GatewayResponse:
+    return json_response({"jsonrpc": "2.0", "id": asked, **outcome}, status)
+
+
+def _version_named(message: _Message) -> Any:
+    """The version of the protocol that the request itself names; None where it was agreed on before."""
+    meta = message.params.get("_meta")
+    return cast("dict[str, Any]", meta).get(f"{_META}protocolVersion") if isinstance(meta, dict) else None
 
 
 def _is_foreign(request: GatewayRequest) -> bool:
@@ -229,44 +283,3 @@ def _is_foreign(request: GatewayRequest) -> bool:
         return any(urlsplit(each).hostname not in _THIS_MACHINE for each in named)
     except ValueError:
         return True
-
-
-def _scope(request: GatewayRequest, endpoint: TrialEndpoint) -> dict[str, Any]:
-    """The request as ASGI has it, and the endpoint it came through."""
-    return {
-        "type": "http",
-        "method": request.method,
-        "path": "/",
-        "query_string": b"",
-        "headers": [(name.encode("latin-1"), value.encode("latin-1")) for name, value in request.headers.items()],
-        "steadyhand.endpoint": endpoint,
-        "steadyhand.service": request.path.strip("/"),
-    }
-
-
-def _receiving(body: bytes) -> Callable[[], Awaitable[dict[str, Any]]]:
-    async def receive() -> dict[str, Any]:
-        return {"type": "http.request", "body": body, "more_body": False}
-
-    return receive
-
-
-class _Answer:
-    """Collects an ASGI answer."""
-
-    def __init__(self) -> None:
-        self._status = 500
-        self._headers: dict[str, str] = {}
-        self._body = bytearray()
-
-    async def send(self, message: Any) -> None:
-        if message["type"] == "http.response.start":
-            self._status = message["status"]
-            self._headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in message["headers"]}
-        else:
-            self._body += message.get("body", b"")
-
-    def response(self) -> GatewayResponse:
-        kept = {name: value for name, value in self._headers.items() if name not in ("content-length", "content-type")}
-        content_type = self._headers.get("content-type", "application/json")
-        return GatewayResponse(status=self._status, body=bytes(self._body), content_type=content_type, headers=kept)

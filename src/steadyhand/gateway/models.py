@@ -21,7 +21,6 @@ from typing import Any
 import msgspec
 
 from steadyhand.errors import ModelError, TrialError
-from steadyhand.gateway.anthropic_messages import AnthropicMessages
 from steadyhand.gateway.connection import (
     GatewayConnection,
     GatewayRequest,
@@ -29,28 +28,47 @@ from steadyhand.gateway.connection import (
     json_response,
     refusal,
 )
-from steadyhand.gateway.dialect import AnswerStream, BadRequest, Interface, encode, events
-from steadyhand.gateway.openai_chat import OpenAIChat
-from steadyhand.gateway.openai_responses import OpenAIResponses
+from steadyhand.gateway.kept_responses import kept_responses
 from steadyhand.gateway.server import Address, TrialEndpoint
+from steadyhand.gateway.traffic import traffic_of
 from steadyhand.ports.agent import Addresses
 from steadyhand.ports.model import ChatModel, end_to_end, relay
 from steadyhand.records.base import plain_object
 from steadyhand.records.chat import Attempt, ChatRequest, ChatResponse, ClientBody, FinishReason
+from steadyhand.wire.anthropic_messages import AnthropicMessages
+from steadyhand.wire.bedrock_converse import BedrockConverse
+from steadyhand.wire.dialect import AnswerStream, BadRequest, Interface, encode, events
+from steadyhand.wire.gemini import Gemini
+from steadyhand.wire.openai_chat import OpenAIChat
+from steadyhand.wire.openai_responses import OpenAIResponses
 
 PLACEHOLDER_KEY = "steadyhand-gateway"
-_OWN_HEADERS = ("host", "accept-encoding", "expect", "authorization", "x-api-key", "api-key", "cookie")
+_OWN_HEADERS = (
+    "host",
+    "accept-encoding",
+    "expect",
+    "authorization",
+    "x-api-key",
+    "api-key",
+    "x-goog-api-key",
+    "cookie",
+)
 """Headers of an agent's client about this connection, and its key."""
-_EVENT_STREAM = "text/event-stream; charset=utf-8"
 _NO_HEADERS: dict[str, str] = {}
+_GEMINI_STREAM, _BEDROCK_STREAM = ":streamGenerateContent", "/converse-stream"
+_STREAMS = (_GEMINI_STREAM, _BEDROCK_STREAM)
 
 
 class ModelMount:
     """A `Mount` of one vendor's interfaces, by the path they are called at."""
 
-    def __init__(self, name: str, vendor: str, interfaces: dict[str, Interface]) -> None:
+    def __init__(
+        self, name: str, variables: tuple[str, ...], keys: tuple[str, ...], interfaces: dict[str, Interface]
+    ) -> None:
+        """`variables` are those in which clients look for the address, and `keys` for the key."""
         self._name = name
-        self._vendor = vendor
+        self._variables = variables
+        self._keys = keys
         self._interfaces = interfaces
 
     def addresses(self, address: Address) -> Addresses:
@@ -60,7 +78,7 @@ class ModelMount:
         url = address.url(self._name)
         return Addresses(
             names={f"{self._name}_base_url": url, f"{self._name}_api_key": PLACEHOLDER_KEY},
-            variables={f"{self._vendor}_BASE_URL": url, f"{self._vendor}_API_KEY": PLACEHOLDER_KEY},
+            variables={**dict.fromkeys(self._variables, url), **dict.fromkeys(self._keys, PLACEHOLDER_KEY)},
         )
 
     async def serve(self, request: GatewayRequest, endpoint: TrialEndpoint) -> GatewayResponse:
@@ -69,9 +87,9 @@ class ModelMount:
             return refusal(404, "no model is set for this trial; set one with --model")
         if request.method == "GET" and (path == "models" or path.startswith("models/")):
             return json_response(_models(endpoint.model.name, path.partition("/")[2]))
-        interface = self._interfaces.get(path)
+        interface = self._interface(path)
         if interface is None or request.method != "POST":
-            served = ", ".join(f"POST /{known}" for known in self._interfaces)
+            served = ", ".join(f"POST {known if known[0] in ':/' else f'/{known}'}" for known in self._interfaces)
             return refusal(
                 404,
                 f"{request.method} /{path} is not served by the gateway, which stands in for a chat model and serves "
@@ -79,10 +97,19 @@ class ModelMount:
             )
         try:
             body = plain_object(msgspec.json.decode(request.body, type=dict[str, Any]))
+            if path.endswith(_STREAMS):
+                body["stream"] = True
+            if interface.dialect == "openai_responses":
+                body = kept_responses(endpoint).whole(body)
             asked = _relayed(interface, body, request.headers)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, BadRequest, ValueError) as error:
             return refusal(400, f"the request cannot be read: {error}")
         return await _answer(request, interface, body, asked, endpoint)
+
+    def _interface(self, path: str) -> Interface | None:
+        """By the path, or by how it ends, where a model's name stands before that."""
+        ends = (found for known, found in self._interfaces.items() if known[0] in ":/" and path.endswith(known))
+        return self._interfaces.get(path) or next(ends, None)
 
     async def settle(self, endpoint: TrialEndpoint) -> None:
         """A turn's calls end with the turn, because the agent has waited for them."""
@@ -92,11 +119,24 @@ class ModelMount:
 
 
 def openai_mount(name: str = "openai") -> ModelMount:
-    return ModelMount(name, "OPENAI", {"chat/completions": OpenAIChat(), "responses": OpenAIResponses()})
+    interfaces: dict[str, Interface] = {"chat/completions": OpenAIChat(), "responses": OpenAIResponses()}
+    return ModelMount(name, ("OPENAI_BASE_URL", "OPENAI_API_BASE"), ("OPENAI_API_KEY",), interfaces)
 
 
 def anthropic_mount(name: str = "anthropic") -> ModelMount:
-    return ModelMount(name, "ANTHROPIC", {"messages": AnthropicMessages()})
+    return ModelMount(name, ("ANTHROPIC_BASE_URL",), ("ANTHROPIC_API_KEY",), {"messages": AnthropicMessages()})
+
+
+def gemini_mount(name: str = "gemini") -> ModelMount:
+    interfaces: dict[str, Interface] = dict.fromkeys((":generateContent", _GEMINI_STREAM), Gemini())
+    keys = ("GOOGLE_API_KEY", "GEMINI_API_KEY")
+    return ModelMount(name, ("GOOGLE_GEMINI_BASE_URL",), keys, interfaces)
+
+
+def bedrock_mount(name: str = "bedrock") -> ModelMount:
+    """Without a key: its clients sign with the AWS credentials that they have, which are for other services too."""
+    interfaces: dict[str, Interface] = dict.fromkeys(("/converse", _BEDROCK_STREAM), BedrockConverse())
+    return ModelMount(name, ("AWS_ENDPOINT_URL_BEDROCK_RUNTIME",), (), interfaces)
 
 
 def _models(name: str, wanted: str) -> dict[str, Any]:
@@ -118,6 +158,7 @@ async def _answer(
 ) -> GatewayResponse:
     assert endpoint.model is not None
     assert request.connection is not None
+    asked_ms = endpoint.trial.elapsed_ms()
     streamed = StreamedAnswer(request.connection, interface, body) if body.get("stream") else None
     try:
         answer = await endpoint.trial.call(RelayedModel(endpoint.model, request.connection, streamed), asked)
@@ -125,13 +166,20 @@ async def _answer(
         if streamed is None or not streamed.begun:
             return _failed(error)
         streamed.fail(error)
+        traffic_of(endpoint).passed(asked_ms, asked, (), whole=False)
         return GatewayResponse(sent=True)
     except TrialError as error:
         return refusal(500, str(error))
     if streamed is None or not streamed.begun:
-        return _whole(interface, answer, body)
-    streamed.finish(answer)
-    return GatewayResponse(sent=True)
+        response = _whole(interface, answer, body)
+    else:
+        streamed.finish(answer)
+        response = GatewayResponse(sent=True)
+    if interface.dialect == "openai_responses":
+        kept_responses(endpoint).keep(body, interface, answer)
+    hung_up = answer.finish_reason is FinishReason.HUNG_UP and streamed is not None and streamed.begun
+    traffic_of(endpoint).passed(asked_ms, asked, answer.tool_calls, whole=not hung_up)
+    return response
 
 
 def _relayed(interface: Interface, body: dict[str, Any], headers: Mapping[str, str]) -> ChatRequest:
@@ -147,7 +195,7 @@ def _relayed(interface: Interface, body: dict[str, Any], headers: Mapping[str, s
 def _whole(interface: Interface, answer: ChatResponse, body: dict[str, Any]) -> GatewayResponse:
     """An answer that has not been sent yet."""
     streamed = bool(body.get("stream"))
-    kind = _EVENT_STREAM if streamed else "application/json"
+    kind = interface.stream_type if streamed else "application/json"
     if answer.body is not None and answer.attempt.streamed == streamed:
         came = answer.body.encode()
         if streamed and (wanted := interface.filter(body)) is not None:
@@ -237,7 +285,7 @@ class StreamedAnswer:
             self._connection.write(data)
         else:
             self.begun = True
-            self._connection.begin(GatewayResponse(headers=headers, content_type=_EVENT_STREAM), data)
+            self._connection.begin(GatewayResponse(headers=headers, content_type=self._interface.stream_type), data)
 
 
 class RelayedModel:

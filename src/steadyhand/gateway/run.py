@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from steadyhand.gateway.mcp_mount import McpMount
+from steadyhand.gateway.mcp_server import McpMount
 from steadyhand.gateway.mocks import MocksMount
-from steadyhand.gateway.models import anthropic_mount, openai_mount
+from steadyhand.gateway.models import anthropic_mount, bedrock_mount, gemini_mount, openai_mount
 from steadyhand.gateway.server import GatewayServer
 from steadyhand.gateway.traces import MOUNT, TraceReceiver
-from steadyhand.plugins.extras import missing_extra
+from steadyhand.gateway.traffic import MOUNT as TRAFFIC
+from steadyhand.gateway.traffic import TrafficMount
 
 
 def run_gateway(port: int = 0, *, otlp_port: int | None = None) -> GatewayServer:
@@ -19,8 +20,10 @@ def run_gateway(port: int = 0, *, otlp_port: int | None = None) -> GatewayServer
         server.also_at(otlp_port)
     server.mount("openai", openai_mount())
     server.mount("anthropic", anthropic_mount())
+    server.mount("gemini", gemini_mount())
+    server.mount("bedrock", bedrock_mount())
+    server.mount(TRAFFIC, TrafficMount())  # its word comes before that of a trace
     server.mount("mocks", MocksMount())
     server.mount(MOUNT, TraceReceiver(server))
-    if missing_extra("mcp") is None:
-        server.mount("mcp", McpMount())
+    server.mount("mcp", McpMount())
     return server

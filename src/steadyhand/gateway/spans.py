@@ -15,7 +15,7 @@ from typing import Any, Literal, cast
 from steadyhand.gateway.otlp import TraceSpan
 from steadyhand.records.base import Record
 from steadyhand.records.chat import Attempt, CallTiming, Finish, FinishReason, Spoiled, SpoiledBy, ToolCall, Usage
-from steadyhand.records.event import ActionTaken, AnyEvent, ModelCalled, Observed, Thought
+from steadyhand.records.event import UNREADABLE, ActionTaken, AnyEvent, ModelCalled, Observed, Thought
 
 SpanKind = Literal["tool", "model", "agent", "other"]
 _OPERATIONS: dict[str, SpanKind] = {
@@ -28,14 +28,25 @@ _OPERATIONS: dict[str, SpanKind] = {
     "embeddings": "other",
 }
 _OPEN_INFERENCE: dict[str, SpanKind] = {"TOOL": "tool", "LLM": "model", "AGENT": "agent"}
-_TOOL_NAMES = ("gen_ai.tool.name", "tool.name", "traceloop.entity.name")
-_ARGUMENTS = ("gen_ai.tool.call.arguments", "tool_arguments", "input.value", "traceloop.entity.input")
-_RESULTS = ("gen_ai.tool.call.result", "tool_response", "output.value", "traceloop.entity.output")
-_CALL_IDS = ("gen_ai.tool.call.id", "tool_call.id", "tool.id")
+_TOOL_NAMES = ("gen_ai.tool.name", "ai.toolCall.name", "tool.name", "traceloop.entity.name")
+_ARGUMENTS = (
+    "gen_ai.tool.call.arguments", "ai.toolCall.args", "ai.toolCall.input", "tool_arguments", "input.value",
+    "traceloop.entity.input",
+)  # fmt: skip
+_RESULTS = (
+    "gen_ai.tool.call.result", "ai.toolCall.result", "ai.toolCall.output", "tool_response", "output.value",
+    "traceloop.entity.output",
+)  # fmt: skip
+_CALL_IDS = ("gen_ai.tool.call.id", "ai.toolCall.id", "tool_call.id", "tool.id")
 _AGENTS = ("gen_ai.agent.name", "agent.name", "agent_name")
 _MODELS = ("gen_ai.response.model", "gen_ai.request.model", "llm.model_name")
 _INPUT_TOKENS = ("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens", "llm.token_count.prompt")
 _OUTPUT_TOKENS = ("gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens", "llm.token_count.completion")
+_WRAPPED = (
+    ("inputs", frozenset(("input_str", "tags", "metadata", "color", "name", "run_id", "kwargs"))),
+    ("kwargs", frozenset(("args", "sanitize_inputs_outputs"))),
+)
+"""Where frameworks put the arguments that they call a tool with, and what else is there."""
 _THOUGHTS = ("reasoning", "thinking")
 _LONGEST_PYTHON = 20_000
 """Python's parser takes seconds for megabytes."""
@@ -50,39 +61,42 @@ def kind_of(span: TraceSpan) -> SpanKind:
         return _OPEN_INFERENCE.get(known.upper(), "other")
     if held.get("traceloop.span.kind") in ("tool", "agent"):
         return cast("SpanKind", held["traceloop.span.kind"])
-    if "gen_ai.tool.name" in held:
+    if "gen_ai.tool.name" in held or "ai.toolCall.name" in held:
         return "tool"
     return "model" if "gen_ai.request.model" in held or "llm.model_name" in held else "other"
 
 
 class SpanEvents(Record):
-    """The events from spans, in the order in which they began. `tools` is whether the agent's tools are instrumented,
-    and `without_arguments` names those whose spans lack readable arguments. `unordered` names spans that enclose one
-    another in a circle."""
+    """The events from spans, in the order in which they began. `tools` is whether the agent's tools are instrumented.
+    `unordered` names spans that enclose one another in a circle."""
 
     events: tuple[AnyEvent, ...] = ()
     tools: bool = False
-    without_arguments: tuple[str, ...] = ()
     unordered: tuple[str, ...] = ()
 
 
 def read_spans(
-    spans: Sequence[TraceSpan], known: Mapping[str, TraceSpan], *, at_ms: Callable[[int], float], models: bool = True
+    spans: Sequence[TraceSpan],
+    known: Mapping[str, TraceSpan],
+    *,
+    at_ms: Callable[[int], float],
+    models: bool = True,
+    only_parameter: Callable[[str], str | None] = lambda _: None,
 ) -> SpanEvents:
-    """`known` are all spans of the trace so far, by id; `at_ms` converts a span's time to the trial's.
+    """`known` are all spans of the trace so far, by id; `at_ms` converts a span's time to the trial's;
+    `only_parameter` names that of a tool which has no other.
 
     With `models` false, model calls are left out, because they are recorded elsewhere.
     """
     events: list[AnyEvent] = []
     tools = False
-    silent: list[str] = []
     tree = _Tree(known)
     for span in sorted(spans, key=lambda each: (each.start_ns, each.end_ns)):
         match kind_of(span):
             case "tool":
                 tools = True
                 if span.span_id not in tree.repeated:
-                    events += _action(span, tree.agents.get(span.span_id), at_ms, silent)
+                    events += _action(span, tree.agents.get(span.span_id), at_ms, only_parameter)
             case "model":
                 events += _model_call(span, tree.agents.get(span.span_id), at_ms, models=models)
             case _:
@@ -90,7 +104,6 @@ def read_spans(
     return SpanEvents(
         events=tuple(events),
         tools=tools,
-        without_arguments=tuple(dict.fromkeys(silent)),
         unordered=tuple(dict.fromkeys(span.name for span in spans if span.span_id in tree.circular)),
     )
 
@@ -143,20 +156,21 @@ def _same_call(inner: TraceSpan, outer: TraceSpan) -> bool:
     return ours is None or theirs is None or ours == theirs
 
 
-def _action(span: TraceSpan, agent: str | None, at_ms: Callable[[int], float], silent: list[str]) -> list[AnyEvent]:
+def _action(
+    span: TraceSpan, agent: str | None, at_ms: Callable[[int], float], only_parameter: Callable[[str], str | None]
+) -> list[AnyEvent]:
     name = _tool_name(span)
-    params = _arguments(span)
-    if params is None:
-        silent.append(name)
+    params = _arguments(span, only_parameter(name))
     began, ended = at_ms(span.start_ns), at_ms(span.end_ns)
     action = ActionTaken(
         at_ms=began,
         id=f"span-{span.span_id}",
         name=name,
-        params=params or {},
+        params={UNREADABLE: ""} if params is None else params,
         status="error" if span.failed or "error.type" in span.attributes else "success",
         duration_ms=round(max(0.0, ended - began), 3),
         agent=agent,
+        call_id=_text(span, _CALL_IDS),
         traced=True,
     )
     result = _first(span, _RESULTS)
@@ -170,8 +184,9 @@ def _tool_name(span: TraceSpan) -> str:
     return _text(span, _TOOL_NAMES) or span.name.removeprefix("execute_tool ")
 
 
-def _arguments(span: TraceSpan) -> dict[str, Any] | None:
-    """None if the span does not say, or says it in a form that cannot be read."""
+def _arguments(span: TraceSpan, only_parameter: str | None = None) -> dict[str, Any] | None:
+    """None if the span does not say, or says it in a form that cannot be read. A plain value belongs to the tool's only
+    parameter."""
     given = _first(span, _ARGUMENTS)
     if given is None:
         return None
@@ -184,10 +199,13 @@ def _arguments(span: TraceSpan) -> dict[str, Any] | None:
         except (ValueError, SyntaxError, MemoryError, RecursionError):
             return None
     if not isinstance(value, Mapping):
-        return {"input": value}
+        return {only_parameter or "input": value}
     held = dict(cast("Mapping[str, Any]", value))
-    inner = held.get("inputs")
-    return dict(cast("Mapping[str, Any]", inner)) if "input_str" in held and isinstance(inner, Mapping) else held
+    for wrapped, marks in _WRAPPED:
+        inner = held.get(wrapped)
+        if isinstance(inner, Mapping) and not held.get("args") and held.keys() - {wrapped} <= marks:
+            return dict(cast("Mapping[str, Any]", inner))
+    return held
 
 
 def _model_call(span: TraceSpan, agent: str | None, at_ms: Callable[[int], float], *, models: bool) -> list[AnyEvent]:

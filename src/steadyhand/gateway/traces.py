@@ -26,6 +26,7 @@ from steadyhand.gateway.connection import GatewayRequest, GatewayResponse, refus
 from steadyhand.gateway.otlp import PROTOBUF, TraceSpan, UnreadableExport, protobuf_is_read, read_export, unpacked
 from steadyhand.gateway.server import Address, GatewayServer, TrialEndpoint
 from steadyhand.gateway.spans import SpanEvents, kind_of, read_spans
+from steadyhand.gateway.traffic import traffic_of
 from steadyhand.ports.agent import Addresses, Shows, TrialContext, turn_span_id
 from steadyhand.records.event import ActionTaken, AnyEvent, Noted
 
@@ -50,9 +51,12 @@ def trace_id_of(token: str) -> str:
 class TrialTrace:
     """The spans of one trial, and the resulting state."""
 
-    def __init__(self, trial: TrialContext, trace_id: str, *, models: bool) -> None:
+    def __init__(
+        self, trial: TrialContext, trace_id: str, *, models: bool, only_parameter: Callable[[str], str | None]
+    ) -> None:
         """With `models` false, model calls are recorded elsewhere, and not repeated."""
         self._trial = trial
+        self._only_parameter = only_parameter
         self._models = models
         self._spans: dict[str, TraceSpan] = {}
         self._bytes = 0
@@ -142,12 +146,6 @@ class TrialTrace:
         self.tools_seen = self.tools_seen or told.tools
         for event in told.events:
             self._emit(event)
-        if told.without_arguments:
-            names = ", ".join(told.without_arguments)
-            self.problem = self.problem or (
-                f"the spans of {names} do not include the arguments in readable form; have the instrumentation record "
-                "them"
-            )
         if told.unordered:
             names = ", ".join(told.unordered)
             self.problem = self.problem or f"the spans {names} enclose one another in a circle"
@@ -160,7 +158,7 @@ class TrialTrace:
         turns = self._turns_of(spans, known)
         on_time = [span for span, turn in zip(spans, turns, strict=True) if turn >= late_before]
         late = [span for span, turn in zip(spans, turns, strict=True) if turn < late_before and kind_of(span) == "tool"]
-        told = read_spans(on_time, known, at_ms=self._at_ms, models=self._models)
+        told = read_spans(on_time, known, at_ms=self._at_ms, models=self._models, only_parameter=self._only_parameter)
         return told, read_spans(late, known, at_ms=self._at_ms) if late else SpanEvents()
 
     def _emit_late(self, late: SpanEvents) -> None:
@@ -231,6 +229,7 @@ class TraceReceiver:
                 "OTEL_EXPORTER_OTLP_HEADERS": f"x-steadyhand-trace={trace_id}",
                 "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf" if protobuf_is_read() else "http/json",
                 "OTEL_BSP_SCHEDULE_DELAY": str(_DELAY_MS),
+                "OTEL_SEMCONV_STABILITY_OPT_IN": "gen_ai_latest_experimental",
                 "TRACEPARENT": parent,
             },
         )
@@ -311,7 +310,12 @@ class TraceReceiver:
     def _trace(self, endpoint: TrialEndpoint) -> TrialTrace:
         if MOUNT not in endpoint.kept:
             trace_id = trace_id_of(endpoint.address.token)
-            endpoint.kept[MOUNT] = TrialTrace(endpoint.trial, trace_id, models=endpoint.model is None)
+            endpoint.kept[MOUNT] = TrialTrace(
+                endpoint.trial,
+                trace_id,
+                models=endpoint.model is None,
+                only_parameter=traffic_of(endpoint).only_parameter,
+            )
         return endpoint.kept[MOUNT]
 
 

@@ -324,3 +324,34 @@ async def test_without_a_model_an_agent_is_told_of_no_address_for_one(server: Ga
     assert {"STEADYHAND_MCP_URL", "STEADYHAND_MOCKS_URL"} <= set(told.variables)
     assert {"mcp_url", "mocks_url"} <= set(told.names)
     assert not [name for name in told.names if "base_url" in name]
+
+
+async def test_a_response_can_be_continued_by_its_id(server: GatewayServer, tmp_path: Path) -> None:
+    model = Said(says("", CALL))
+    async with await _openai(server, tmp_path, model) as client:
+        first = await client.responses.create(model="m", input="Pay back")
+        result = {"type": "function_call_output", "call_id": "c1", "output": "paid"}
+        second = await client.responses.create(model="m", input=[result], previous_response_id=first.id)
+        await client.responses.create(model="m", input="And now?", previous_response_id=second.id)
+    assert [[each.role for each in request.messages] for request in model.asked] == [
+        ["user"],
+        ["user", "assistant", "tool"],
+        ["user", "assistant", "tool", "assistant", "user"],
+    ]
+
+
+async def test_a_forwarded_response_can_be_continued_by_its_id(server: GatewayServer, tmp_path: Path) -> None:
+    async with ModelServer(Answer(text="Paid.")) as upstream:
+        settings = ModelSettings(
+            name="real", folder=tmp_path, variables={"OPENAI_API_KEY": KEY},
+            options={"base_url": upstream.base_url, "api": "responses"},
+        )  # fmt: skip
+        model = OpenAIModel(settings)
+        async with await _openai(server, tmp_path, model) as client:
+            async for event in await client.responses.create(model="m", input="Pay", stream=True):
+                if event.type == "response.completed":
+                    first = event.response
+            await client.responses.create(model="m", input="And?", previous_response_id=first.id)
+        await model.close()
+        roles = [item.get("role") for item in upstream.log[1].body["input"]]
+    assert roles == ["user", "assistant", "user"]

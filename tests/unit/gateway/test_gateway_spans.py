@@ -76,7 +76,35 @@ def test_a_tool_span_without_arguments_says_so():
     attributes = {name: value for name, value in GEN_AI_NOW.items() if "arguments" not in name}
     span = _read(a_span("t", **attributes))
     told = read_spans([span], {span.span_id: span}, at_ms=float)
-    assert (told.tools, told.without_arguments) == (True, ("find_order",))
+    assert told.tools
+    assert told.events[0].params == {"unreadable_arguments": ""}
+
+
+@pytest.mark.parametrize(
+    ("written", "only", "params"),
+    [
+        ('{"args": [], "sanitize_inputs_outputs": true, "kwargs": {"account": "main"}}', None, {"account": "main"}),
+        ('{"kwargs": {"account": "main"}}', None, {"account": "main"}),
+        ('{"kwargs": {"a": 1}, "to": "ann"}', None, {"kwargs": {"a": 1}, "to": "ann"}),
+        ("main", "account", {"account": "main"}),
+        ("main", None, {"input": "main"}),
+    ],
+)
+def test_arguments_are_taken_out_of_what_a_framework_wraps_them_in(written, only, params):
+    span = _read(a_span("t", **{"openinference.span.kind": "TOOL", "tool.name": "look", "input.value": written}))
+    told = read_spans([span], {span.span_id: span}, at_ms=float, only_parameter=lambda _: only)
+    assert told.events[0].params == params
+
+
+def test_a_tool_call_of_the_vercel_sdk():
+    held = {
+        "ai.toolCall.name": "look",
+        "ai.toolCall.id": "c1",
+        "ai.toolCall.args": '{"a": 1}',
+        "ai.toolCall.result": "7",
+    }
+    action, observed = _told(_read(a_span("ai.toolCall", **held)))
+    assert (action.name, action.call_id, action.params, observed.content) == ("look", "c1", {"a": 1}, "7")
 
 
 def test_an_mcp_client_within_the_tools_own_span_is_the_same_action():
@@ -267,7 +295,7 @@ def test_long_arguments_that_are_no_json_count_as_unreadable():
     """Python's parser would take many seconds."""
     broken = "{" + "'a': [1, 2, 3], " * 500_000
     span = _read(a_span("t", **{**GEN_AI_NOW, "gen_ai.tool.call.arguments": broken}))
-    assert read_spans([span], {span.span_id: span}, at_ms=float).without_arguments == (GEN_AI_NOW["gen_ai.tool.name"],)
+    assert _told(span)[0].params == {"unreadable_arguments": ""}
 
 
 def test_a_numbered_attribute_with_thousands_of_digits_is_left_out():

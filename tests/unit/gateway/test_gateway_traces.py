@@ -241,15 +241,16 @@ async def test_an_action_that_is_reported_and_traced_was_taken_once(bench: Bench
     assert _verdicts(await bench.run(agent, asking("hi", once), shows=told)) == ["passed"]
 
 
-async def test_a_tool_whose_span_hides_its_arguments_is_seen_in_part(bench: Bench) -> None:
+async def test_a_span_without_arguments_leaves_only_checks_on_them_undecided(bench: Bench) -> None:
     async def agent(_: Any, trial: Any) -> str:
         hidden = a_span("t", parent=9, now=True, **{"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "x"})
         await bench.post(trial.addresses.names["otlp_endpoint"], hidden, _root())
         return "done"
 
-    record = await bench.run(agent, asking("hi", NEVER))
-    assert _verdicts(record) == ["inconclusive"]
-    assert "do not include the arguments" in record.evaluations[0].message
+    asked = check("trajectory_contains_action", action="x", params={"n": 1})
+    record = await bench.run(agent, asking("hi", NEVER, check("trajectory_contains_action", action="x"), asked))
+    assert _verdicts(record) == ["passed", "passed", "inconclusive"]
+    assert "its parameters are unknown: they were not reported" in record.evaluations[2].message
 
 
 async def test_metrics_and_logs_are_accepted_and_dropped(bench: Bench) -> None:

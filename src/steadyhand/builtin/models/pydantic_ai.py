@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 
-from steadyhand.builtin.models.http.client import Endpoint, status_error
-from steadyhand.builtin.models.http.stream import message_in
 from steadyhand.errors import ModelError, SetupError
+from steadyhand.http.endpoint import Endpoint, status_error
 from steadyhand.plugins.plugin import ModelSettings, Options, read_options
 from steadyhand.ports.model import Cut, cut_short
 from steadyhand.records.base import shorten
 from steadyhand.records.chat import Attempt, ChatRequest, ChatResponse
+from steadyhand.wire.stream import message_in
 
 if TYPE_CHECKING:
     from pydantic_ai.messages import ModelResponse

@@ -22,8 +22,8 @@ from pydantic_ai.output import OutputObjectDefinition
 from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import ToolDefinition
 
-from steadyhand.builtin.models.http.stream import PartialCall
 from steadyhand.records.chat import ChatRequest, FinishReason, Message, ToolCall, Usage
+from steadyhand.wire.stream import PartialCall
 
 
 def to_messages(messages: Sequence[Message]) -> list[ModelMessage]:

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from steadyhand.builtin.models.anthropic import AnthropicModel
-from steadyhand.builtin.models.http.client import retry_after_s
 from steadyhand.errors import ModelError, SetupError
+from steadyhand.http.endpoint import retry_after_s
 from steadyhand.plugins.plugin import ModelSettings
 from steadyhand.records.chat import ChatRequest, ChatResponse, Message, ToolCall, ToolSpec, Usage
 from steadyhand.testing import Answer, ModelServer

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from steadyhand.builtin.models.http.client import retry_after_s
 from steadyhand.builtin.models.openai import OpenAIModel
 from steadyhand.errors import ModelError
+from steadyhand.http.endpoint import retry_after_s
 from steadyhand.plugins.plugin import ModelSettings
 from steadyhand.records.chat import ChatRequest, Message
 from steadyhand.testing import Answer, ModelServer

@@ -1,15 +1,44 @@
-"""OpenAI's Chat Completions API: the request, and how an answer is read, streamed or complete."""
+"""OpenAI's Chat Completions API: requests and answers, streamed or complete, written and read."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, cast
 
 import msgspec
 
-from steadyhand.builtin.models.http.model import client_body
-from steadyhand.builtin.models.http.settings import Asking
-from steadyhand.builtin.models.http.stream import (
+from steadyhand.records.chat import (
+    NO_USAGE,
+    ChatRequest,
+    ChatResponse,
+    FinishReason,
+    Message,
+    Role,
+    ToolCall,
+    ToolSpec,
+    Usage,
+    WireDialect,
+)
+from steadyhand.wire.dialect import (
+    EVENT_STREAM,
+    AnswerStream,
+    VendorWire,
+    client_body,
+    encode,
+    finish_of,
+    named_results,
+    number,
+    object_of,
+    objects,
+    other_tools,
+    sse,
+    text_of,
+    tool_call,
+    tool_spec,
+    whole_number,
+)
+from steadyhand.wire.stream import (
     DONE,
     NOT_DECODED,
     AnswerReader,
@@ -19,8 +48,6 @@ from steadyhand.builtin.models.http.stream import (
     message_in,
     not_read,
 )
-from steadyhand.records.base import Record
-from steadyhand.records.chat import NO_USAGE, ChatRequest, FinishReason, Message, ToolCall, ToolSpec, Usage, WireDialect
 
 
 class _Function(msgspec.Struct, gc=False):
@@ -211,7 +238,6 @@ def _text_parts(parts: list[Any]) -> str:
     return "".join(texts)
 
 
-_encode = msgspec.json.Encoder().encode
 REFUSALS = (400, 404, 405, 415, 422, 501)
 STREAM = re.compile(r"\bstream(ing|ed)?\b", re.IGNORECASE)
 _SCHEMA = re.compile(r"response_format|json_schema|structured output|guided decoding", re.IGNORECASE)
@@ -219,27 +245,15 @@ _FIELD = re.compile(r"response_format|stream_options", re.IGNORECASE)
 _MODE = re.compile(r"response_format|json_object|json mode", re.IGNORECASE)
 
 
-class ChatCompletions(Record):
+class ChatCompletions(VendorWire):
     """A `Wire`. It starts with everything that the server may support, and drops what the server refuses."""
 
-    asking: Asking
-    stream_refused: bool = False
+    what: ClassVar[str] = "a chat completion"
+    dialect: ClassVar[WireDialect] = "openai_chat"
     stream_options: bool = True
     json_schema: bool = True
     json_mode: bool = True
     tokens_field: str = "max_tokens"
-
-    @property
-    def what(self) -> str:
-        return "a chat completion"
-
-    @property
-    def dialect(self) -> WireDialect:
-        return "openai_chat"
-
-    @property
-    def stream(self) -> bool:
-        return self.asking.stream and not self.stream_refused
 
     def reader(self, request: ChatRequest) -> AnswerReader:
         return ChatReader()
@@ -271,8 +285,11 @@ class ChatCompletions(Record):
             if body.get("stream") and self.stream_options:  # without it nobody says what a stream costs
                 options: Any = given.get("stream_options")
                 body["stream_options"] = {**(options if isinstance(options, dict) else {}), "include_usage": True}
-            return _encode(body)
-        body: dict[str, Any] = {"model": asking.model, "messages": [_message(message) for message in request.messages]}
+            return encode(body)
+        body: dict[str, Any] = {
+            "model": asking.model,
+            "messages": [_message_sent(each) for each in request.messages],
+        }
         if self.stream:
             body["stream"] = True
             if self.stream_options:
@@ -293,7 +310,7 @@ class ChatCompletions(Record):
         elif self._asks_for_json(request):
             body["response_format"] = {"type": "json_object"}
         body.update(asking.body)
-        return _encode(body)
+        return encode(body)
 
     def _asks_for_json(self, request: ChatRequest) -> bool:
         """A refused schema does not fall back to JSON mode: the caller must decide that, because its prompt must
@@ -309,7 +326,7 @@ def _tool(tool: ToolSpec) -> dict[str, Any]:
     }
 
 
-def _message(message: Message) -> dict[str, Any]:
+def _message_sent(message: Message) -> dict[str, Any]:
     if message.role == "tool":
         return {"role": "tool", "tool_call_id": message.tool_call_id or "", "content": message.content}
     out: dict[str, Any] = {"role": message.role, "content": message.content}
@@ -317,9 +334,161 @@ def _message(message: Message) -> dict[str, Any]:
         out["name"] = message.name
     if message.tool_calls:
         out["content"] = message.content or None
-        out["tool_calls"] = [_tool_call(call) for call in message.tool_calls]
+        out["tool_calls"] = [_call(call) for call in message.tool_calls]
     return out
 
 
-def _tool_call(call: ToolCall) -> dict[str, Any]:
+def _call(call: ToolCall) -> dict[str, Any]:
     return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments_text}}
+
+
+_ROLES: dict[str, Role] = {
+    "system": "system",
+    "developer": "system",
+    "assistant": "assistant",
+    "tool": "tool",
+    "function": "tool",
+}
+_WORDS = {
+    FinishReason.TOOL_CALLS: "tool_calls",
+    FinishReason.LENGTH: "length",
+    FinishReason.CONTENT_FILTER: "content_filter",
+}
+
+
+class OpenAIChat:
+    """An `Interface`."""
+
+    dialect: ClassVar[WireDialect] = "openai_chat"
+    stream_type: ClassVar[str] = EVENT_STREAM
+
+    def read(self, body: dict[str, Any]) -> ChatRequest:
+        wanted = object_of(body.get("response_format"))
+        schema = object_of(object_of(wanted.get("json_schema")).get("schema"))
+        tools = objects(body.get("tools"), "tools")
+        return ChatRequest(
+            messages=named_results([_message(each) for each in objects(body.get("messages"), "messages")]),
+            tools=tuple(
+                tool_spec(object_of(each.get("function")), "parameters")
+                for each in tools
+                if each.get("type", "function") == "function"
+            ),
+            other_tools=(*other_tools(tools, "function"), *(("functions",) if body.get("functions") else ())),
+            temperature=number(body, "temperature"),
+            max_tokens=whole_number(body, "max_completion_tokens", "max_tokens"),
+            seed=whole_number(body, "seed"),
+            json_schema=schema or None,
+            json_mode=wanted.get("type") == "json_object",
+        )
+
+    def whole(self, response: ChatResponse, body: Mapping[str, Any]) -> dict[str, Any]:
+        message: dict[str, Any] = {"role": "assistant", "content": None, "refusal": None}
+        message[_spoken(response)] = response.text or None
+        if response.tool_calls:
+            message["tool_calls"] = [_call(call) for call in response.tool_calls]
+        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": _reason(response)}
+        return {**_head(body, "chat.completion"), "choices": [choice], "usage": _usage(response)}
+
+    def stream(self, body: Mapping[str, Any], known: ChatResponse | None = None) -> AnswerStream:
+        return _Chunks(body, "content" if known is None else _spoken(known))
+
+    def filter(self, body: Mapping[str, Any]) -> Callable[[bytes], bytes] | None:
+        """Usage comes in a chunk without choices, which a client that did not ask for it may not expect."""
+        return None if _wants_usage(body) else _UsageFilter()
+
+
+class _Chunks:
+    """An `AnswerStream`."""
+
+    def __init__(self, body: Mapping[str, Any], spoken: str) -> None:
+        self._head = _head(body, "chat.completion.chunk")
+        self._wants_usage = _wants_usage(body)
+        self._spoken = spoken
+
+    def open(self) -> bytes:
+        return self._chunk({"role": "assistant", "content": ""})
+
+    def piece(self, text: str) -> bytes:
+        return self._chunk({self._spoken: text})
+
+    def close(self, response: ChatResponse) -> bytes:
+        calls = [
+            self._chunk({"tool_calls": [{"index": index, **_call(call)}]})
+            for index, call in enumerate(response.tool_calls)
+        ]
+        usage = b""
+        if self._wants_usage and response.usage is not None:
+            usage = sse(encode({**self._head, "choices": [], "usage": _usage(response)}))
+        return b"".join(calls) + self._chunk({}, _reason(response)) + usage + sse(b"[DONE]")
+
+    def fail(self, message: str) -> bytes:
+        return sse(encode({"error": {"message": message, "type": "server_error", "code": None, "param": None}}))
+
+    def _chunk(self, delta: dict[str, Any], reason: str | None = None) -> bytes:
+        return sse(encode({**self._head, "choices": [{"index": 0, "delta": delta, "finish_reason": reason}]}))
+
+
+class _UsageFilter:
+    """Holds back an event until it is complete, and drops it if it contains only usage."""
+
+    def __init__(self) -> None:
+        self._rest: bytes = b""
+
+    def __call__(self, piece: bytes) -> bytes:
+        if not piece:  # the end
+            piece, self._rest = self._rest, b""
+            return b"" if _is_usage(piece) else piece
+        *complete, self._rest = _EVENT_END.split(self._rest + piece)
+        events = [event + end for event, end in zip(complete[::2], complete[1::2], strict=True)]
+        return b"".join([event for event in events if not _is_usage(event)])
+
+
+_EVENT_END = re.compile(rb"(\r?\n\r?\n)")
+
+
+def _is_usage(event: bytes) -> bool:
+    if b"usage" not in event:
+        return False
+    squeezed = event.replace(b" ", b"")
+    return b'"usage":{' in squeezed and b'"choices":[]' in squeezed
+
+
+def _wants_usage(body: Mapping[str, Any]) -> bool:
+    return bool(object_of(body.get("stream_options")).get("include_usage"))
+
+
+def _message(given: dict[str, Any]) -> Message:
+    calls = [
+        (each.get("id"), object_of(each.get("function"))) for each in objects(given.get("tool_calls"), "tool_calls")
+    ]
+    return Message(
+        role=_ROLES.get(str(given.get("role")), "user"),
+        content=text_of(given.get("content")),
+        tool_calls=tuple(tool_call(identity, call.get("name"), call.get("arguments")) for identity, call in calls),
+        tool_call_id=_text(given.get("tool_call_id")),
+        name=_text(given.get("name")),
+    )
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _spoken(response: ChatResponse) -> str:
+    return "refusal" if response.finish_reason is FinishReason.REFUSAL else "content"
+
+
+def _reason(response: ChatResponse) -> str:
+    return _WORDS.get(finish_of(response), "stop")
+
+
+def _usage(response: ChatResponse) -> dict[str, int] | None:
+    usage = response.usage
+    if usage is None:
+        return None
+    total = usage.input_tokens + usage.output_tokens
+    return {"prompt_tokens": usage.input_tokens, "completion_tokens": usage.output_tokens, "total_tokens": total}
+
+
+def _head(body: Mapping[str, Any], kind: str) -> dict[str, Any]:
+    return {"id": "chatcmpl-steadyhand", "object": kind, "created": 0, "model": str(body.get("model", ""))}

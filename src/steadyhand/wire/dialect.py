@@ -1,4 +1,4 @@
-"""What the server sides of the vendors' APIs have in common."""
+"""What a vendor's API is to a client and to a server, and what the APIs have in common."""
 
 from __future__ import annotations
 
@@ -8,9 +8,75 @@ from typing import Any, ClassVar, Protocol, cast
 
 import msgspec
 
+from steadyhand.records.base import Record
 from steadyhand.records.chat import ChatRequest, ChatResponse, FinishReason, Message, ToolCall, ToolSpec, WireDialect
+from steadyhand.wire.stream import AnswerReader
 
 encode = msgspec.json.Encoder().encode
+EVENT_STREAM = "text/event-stream; charset=utf-8"
+
+
+class Asking(Record):
+    """How requests are written. `body` comes from the user and overrides everything else."""
+
+    model: str
+    stream: bool = True
+    seed: bool = False
+    temperature: bool = True
+    body: dict[str, Any] = {}
+    api: str = "chat"
+    max_tokens: int | None = None
+
+    def token_limit(self, request: ChatRequest, *fields: str) -> int | None:
+        """The token limit that is sent: the request's, the settings', or one of `fields` in the user's `body`."""
+        if self.body:
+            own = next((value for name in fields if isinstance(value := self.body.get(name), int)), None)
+            if own is not None:
+                return own
+        return self.max_tokens if request.max_tokens is None else request.max_tokens
+
+
+class Wire(Protocol):
+    """A vendor's API, reduced to what this server is known to support."""
+
+    what: ClassVar[str]
+    """What an answer is called in messages, such as "a chat completion"."""
+
+    dialect: ClassVar[WireDialect]
+
+    @property
+    def stream(self) -> bool: ...
+
+    def encode(self, request: ChatRequest) -> bytes:
+        """The body to post."""
+        ...
+
+    def reader(self, request: ChatRequest) -> AnswerReader: ...
+
+    def token_limit(self, request: ChatRequest) -> int | None:
+        """The token limit of the request, or None if it sets none."""
+        ...
+
+    def without(self, status: int, message: str, request: ChatRequest) -> Wire | None:
+        """The wire to try after this refusal, or None if the refusal is about something else."""
+        ...
+
+
+class VendorWire(Record):
+    """What the wires of the vendors have in common: how they ask, and whether the server streams."""
+
+    asking: Asking
+    stream_refused: bool = False
+
+    @property
+    def stream(self) -> bool:
+        return self.asking.stream and not self.stream_refused
+
+
+def client_body(request: ChatRequest, dialect: WireDialect) -> dict[str, Any] | None:
+    """The request of an agent's client, if this wire can send it unchanged."""
+    client = request.client
+    return client.fields if client is not None and client.dialect == dialect else None
 
 
 class BadRequest(Exception):
@@ -37,6 +103,8 @@ class Interface(Protocol):
     """One vendor's API: reads a client's request, and writes a model's answer."""
 
     dialect: ClassVar[WireDialect]
+    stream_type: ClassVar[str]
+    """The content type of a streamed answer."""
 
     def read(self, body: dict[str, Any]) -> ChatRequest:
         """Raises `BadRequest`."""
@@ -80,6 +148,12 @@ def tool_spec(given: dict[str, Any], parameters: str) -> ToolSpec:
         description=str(given.get("description") or ""),
         parameters=object_of(given.get(parameters)),
     )
+
+
+def other_tools(tools: Sequence[Mapping[str, Any]], *read: str) -> tuple[str, ...]:
+    """The kinds of the tools that are not of the kinds that are `read`."""
+    kinds = (str(each.get("type") or "unknown") for each in tools)
+    return tuple(dict.fromkeys(kind for kind in kinds if kind not in read))
 
 
 def text_of(content: Any) -> str:
