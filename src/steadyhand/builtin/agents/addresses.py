@@ -16,7 +16,8 @@ _PLACES = ("workspace", "database_url")
 _MISSING = {
     "openai_": "name a model with --model",
     "anthropic_": "name a model with --model",
-    "mcp_": "install the extra: pip install 'steadyhand[mcp]'",
+    "gemini_": "name a model with --model",
+    "bedrock_": "name a model with --model",
 }
 
 _LEADS_TO: Mapping[str, tuple[Visible, ...]] = {

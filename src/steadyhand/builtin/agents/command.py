@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal
 import msgspec
 
 from steadyhand.builtin.agents.addresses import limit_of, program_variables, reached_through, trial_places
+from steadyhand.builtin.agents.message_list import tool_calls
 from steadyhand.builtin.agents.options import ProgramOptions
 from steadyhand.builtin.agents.trajectory import TrajectoryReporter, latest_user_text, shows_of_program
 from steadyhand.children.program import LONGEST_LINE, CommandLine, LineProcess, TooLong, read_command
@@ -58,10 +59,12 @@ class CallLine(msgspec.Struct, tag="call", forbid_unknown_fields=True):
 
 
 class ReplyLine(msgspec.Struct, tag="reply", forbid_unknown_fields=True):
-    """Ends the turn. If `number` is given, it must be that of the turn."""
+    """Ends the turn. If `number` is given, it must be that of the turn. `tool_calls` are what it did in this turn and
+    has not reported in lines of their own; an empty list says that there was nothing."""
 
     text: str
     number: int | None = None
+    tool_calls: list[Any] | None = None
 
 
 class FailureLine(msgspec.Struct, tag="error", forbid_unknown_fields=True):
@@ -96,8 +99,9 @@ class CommandAgent:
         options = read_options(CommandOptions, settings.options, "agent command")
         self._plain: bool = options.speaks == "text"
         self.shows: Shows = shows_of_program(settings)
-        if self._plain:
+        if self._plain and options.shows is None:
             self.shows = _shows_of_stranger(self.shows, options.env)
+        self._silent: bool = False
         self._limit_s: float = options.timeout_s
         self._env: Mapping[str, str] = options.env
         self._gateway: ReusableAddresses | None = settings.gateway
@@ -255,9 +259,12 @@ class CommandAgent:
                 await process.write(await self._call(line))
             case FailureLine(message=message):
                 raise AgentError(f"it reported an error: {message}")
-            case ReplyLine(text=text, number=number):
+            case ReplyLine(text=text, number=number, tool_calls=calls):
                 if number not in (None, turn.number):
                     raise AgentError(f"it replied to turn {number} when asked turn {turn.number}")
+                reporter.taken(tool_calls(calls))
+                self._silent = self._silent or calls is None
+                self.shows = msgspec.structs.replace(self.shows, on_report=self.shows.on_report and self._silent)
                 return Reply(text=text)
         return None
 

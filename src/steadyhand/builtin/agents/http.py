@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from difflib import get_close_matches
-from typing import Any, Literal, Protocol, cast
+from typing import Any, Literal, cast
 from urllib.parse import quote
 
 import msgspec
 from pydantic import Field
 
 from steadyhand.builtin.agents.addresses import filled_addresses, reached_through, shown_url
-from steadyhand.builtin.agents.message_list import AgentStep, has_failed, tool_calls
+from steadyhand.builtin.agents.http_template import TemplateModel, at_path
+from steadyhand.builtin.agents.message_list import AgentStep, tool_calls
 from steadyhand.builtin.agents.options import TracedOptions
 from steadyhand.builtin.agents.trajectory import TrajectoryReporter, latest_user_text
 from steadyhand.errors import AgentError, ModelError
@@ -22,6 +23,7 @@ from steadyhand.ports.agent import Reply, Shows, TrialContext, Turn
 from steadyhand.ports.model import ChatModel
 from steadyhand.records.chat import ChatRequest, ChatResponse
 from steadyhand.records.event import ActionStatus
+from steadyhand.records.tool_result import content_has_failed, has_failed
 
 Method = Literal["POST", "PUT", "PATCH", "GET", "DELETE"]
 VALUES: dict[str, Any] = dict.fromkeys(("message", "messages", "session", "trial", "turn", "seed"))
@@ -157,19 +159,6 @@ class _AskedOnce:
         await self._client.close()
 
 
-class AgentEndpoint(Protocol):
-    """A `ChatModel` that fills in a template: `wire.values` are its values, and `wire.answer` is the answer."""
-
-    wire: Any
-
-    @property
-    def name(self) -> str: ...
-
-    async def attempt(self, request: ChatRequest, *, zero: float) -> ChatResponse: ...
-
-    async def close(self) -> None: ...
-
-
 class TemplateAgent(HttpAgent):
     """An agent with a custom endpoint, as configured. Its session is started and ended with the trial."""
 
@@ -177,15 +166,13 @@ class TemplateAgent(HttpAgent):
         self,
         settings: AgentSettings,
         options: HttpAgentOptions,
-        client: AgentEndpoint,
+        client: TemplateModel,
         *,
-        sessions: Mapping[str, AgentEndpoint],
-        at_path: Callable[[Any, str], Any],
+        sessions: Mapping[str, TemplateModel],
     ) -> None:
         super().__init__(settings, options, client)
         self._endpoint = client
         self._sessions = sessions
-        self._at_path = at_path
         self._reporter: TrajectoryReporter | None = None
 
     async def open(self, trial: TrialContext) -> None:
@@ -241,7 +228,7 @@ class TemplateAgent(HttpAgent):
 
     def _take_session(self, answer: Any) -> None:
         try:
-            found = self._at_path(answer, self._options.session or "")
+            found = at_path(answer, self._options.session or "")
         except LookupError as error:
             raise AgentError(f"{self._name}: option session: {error}") from error
         if not isinstance(found, str | int):
@@ -252,11 +239,11 @@ class TemplateAgent(HttpAgent):
         """An answer without tool calls may leave them out, at the end of the path only, and not if it has nearly that
         name: the path is then probably wrong."""
         try:
-            found = self._at_path(answer, path)
+            found = at_path(answer, path)
         except LookupError as error:
             above, _, last = path.rpartition(".")
             try:
-                outer = self._at_path(answer, above)
+                outer = at_path(answer, above)
             except LookupError:
                 outer = None
             held = [str(name) for name in cast("dict[Any, Any]", outer)] if isinstance(outer, dict) else []
@@ -271,9 +258,8 @@ class TemplateAgent(HttpAgent):
         for number, (call, entry) in enumerate(zip(calls, cast("list[Any]", found or ()), strict=True), start=1):
             call_id = call.id or f"call {number}"
             failed = has_failed(entry)
-            told: ActionStatus | None = "error" if failed else None
-            if not failed and any(entry.get(name) is not None for name in ("status", "success", "ok")):
-                told = "success"
+            failed = content_has_failed(entry.get("result", entry.get("output"))) if failed is None else failed
+            told: ActionStatus | None = None if failed is None else "error" if failed else "success"
             steps.append(msgspec.structs.replace(call, id=call_id, failed=failed, status=told))
             result = next((entry[name] for name in ("result", "output", "error") if entry.get(name) is not None), None)
             if result is not None:

@@ -15,28 +15,29 @@ from steadyhand.ports.agent import Turn
 from steadyhand.records.base import Record
 from steadyhand.records.chat import FINISH_FIELDS, Finish, FinishReason, ToolCall
 from steadyhand.records.event import UNREADABLE, ActionStatus
+from steadyhand.records.tool_result import content_has_failed, has_failed
 
 _CALL_FORM = "each is {'name': ..., 'arguments': {...}}, or has that under `function` with the arguments as JSON"
-_ROLES = {"human": "user", "ai": "assistant", "AIMessageChunk": "assistant", "function": "tool", "developer": "system"}
+_ROLES = {
+    "human": "user", "ai": "assistant", "AIMessageChunk": "assistant", "model": "assistant", "function": "tool",
+    "developer": "system",
+}  # fmt: skip
 _TEXTS = ("text", "output_text", "input_text")
 _THOUGHTS = ("thinking", "reasoning", "redacted_thinking")
+_MEDIA = ("image", "image_url", "audio", "input_audio", "file", "document", "video", "cachePoint", "citationsContent")
 _NO_STEP = ("mcp_list_tools", "mcp_approval_request", "mcp_approval_response", "item_reference", "compaction")
-_FAILED = (
-    "error", "errored", "failed", "failure", "incomplete", "cancelled", "canceled", "denied", "rejected", "refused",
-    "timeout", "timed_out",
-)  # fmt: skip
 
 
 class AgentStep(Record):
     """A step that the agent took: a thought, a tool call, or what came back from the call with the same `id`.
-    `status` is how a call ended, if that is known without a result."""
+    `failed` is what a result says about how the call ended, and `status` how it ended if that is known without one."""
 
     kind: Literal["thought", "call", "result"]
     id: str = ""
     name: str = ""
     params: dict[str, Any] = {}
     content: Any = None
-    failed: bool = False
+    failed: bool | None = None
     agent: str | None = None
     status: ActionStatus | None = None
 
@@ -45,7 +46,7 @@ def with_fields(value: Any) -> Mapping[str, Any] | None:
     """A dict, or an object's fields as a dict; None for anything else."""
     if isinstance(value, Mapping):
         return cast("Mapping[str, Any]", value)
-    dump = getattr(value, "model_dump", None)
+    dump = getattr(value, "model_dump", getattr(value, "to_dict", None))
     if callable(dump) and not isinstance(value, type):
         return cast("Mapping[str, Any]", dump())
     return None
@@ -108,6 +109,8 @@ class TurnMessages:
         self.text: str | None = None
         self.last: str | None = None
         self._calls: dict[str, AgentStep] = {}
+        self.in_code: bool = False
+        """Whether code that a model wrote was run, which may have called tools."""
 
     def thought(self, text: str, *, agent: str | None = None) -> None:
         if text.strip():
@@ -133,8 +136,19 @@ class TurnMessages:
             params, status = {UNREADABLE: str(arguments)}, "invalid"
         self._add(AgentStep(kind="call", id=id or "", name=name, params=params, status=status, agent=agent))
 
-    def result(self, id: str | None, content: Any, *, failed: bool = False, name: str | None = None) -> None:  # noqa: A002 - its name everywhere
-        """Raises `AgentError` for the result of an unknown call: its arguments would be missing."""
+    def result(
+        self,
+        id: str | None,  # noqa: A002 - its name everywhere
+        content: Any,
+        *,
+        failed: bool | None = None,
+        name: str | None = None,
+    ) -> None:
+        """`failed` is None if nothing but the content may say how the call ended.
+
+        Raises `AgentError` for the result of an unknown call: its arguments would be missing.
+        """
+        failed = content_has_failed(content) if failed is None else failed
         call = self._calls.get(id or "") or next((each for each in reversed(self.steps) if each.name == name), None)
         if call is None:
             raise AgentError(f"it returned the result of a tool call ({name or id}) without the call itself")
@@ -146,23 +160,28 @@ class TurnMessages:
 
     def message(self, message: Mapping[str, Any], where: str) -> None:
         """Raises `AgentError` for what cannot be read."""
+        if (event := _event_content(message)) is not None:
+            message = event
         role = role_of(message)
         self.last = role or _text_of(message.get("type"))
         if role is None:
             self.item(message, where)
         elif role == "assistant":
             self._assistant(message, where)
-        elif role == "tool":
+        elif role == "tool" and message.get("tool_call_id") is not None:
             content = message.get("content")
             self.result(
                 _text_of(message.get("tool_call_id")), content, failed=has_failed(message), name=message.get("name")
             )
-        elif role == "user":
+        elif role in ("tool", "user"):
             for part in _parts(message.get("content")):
                 if part.get("type") == "tool_result":
-                    self.result(part.get("tool_use_id"), part.get("content"), failed=has_failed(part))
+                    self._part_result(part)
         elif role != "system":
             raise AgentError(f"{where} has the unknown role {role!r}")
+
+    def _part_result(self, part: Mapping[str, Any]) -> None:
+        self.result(part.get("tool_use_id"), part.get("content"), failed=has_failed(part), name=part.get("name"))
 
     def _assistant(self, message: Mapping[str, Any], where: str) -> None:
         self.ended(finish_word(message))
@@ -177,14 +196,18 @@ class TurnMessages:
                 said.append(_text_of(part.get("text")))
             elif kind in _THOUGHTS:
                 self.thought(_reasoning(part), agent=agent)
-            elif kind in ("tool_use", "tool_call", "function_call"):
+            elif kind in ("tool_use", "tool_call", "function_call", "server_tool_use"):
                 if (number := part.get("id") or part.get("call_id")) not in known:
                     arguments = part.get("input", part.get("args", part.get("arguments")))
                     self.call(_text_of(part.get("name")), arguments, id=number, agent=agent)
             elif kind == "refusal":
                 said.append(_text_of(part.get("refusal")))
+            elif kind == "tool_result":
+                self._part_result(part)
+            elif kind in _MEDIA:
+                self.notes.append(f"{where} has a part of the type {kind!r}, which is not an action")
             else:
-                self.notes.append(f"{where} has a part of the unknown type {kind!r}, which was ignored")
+                raise AgentError(f"{where} has a part of the unknown type {kind!r} (its keys: {_keys(part)})")
         for call in tool_calls(message.get("tool_calls")):
             self._add(AgentStep(kind="call", id=call.id, name=call.name, params=call.params, agent=agent))
         if message.get("function_call"):
@@ -205,7 +228,8 @@ class TurnMessages:
                 failed = item.get("error") is not None
                 self.result(number, item.get("error") if failed else item.get("output"), failed=failed)
         elif isinstance(kind, str) and kind.endswith("_output"):
-            self.result(number, item.get("output"), failed=has_failed(item))
+            # The status of an item is that of writing it: "completed" says nothing about the call.
+            self.result(number, item.get("output"), failed=has_failed(item) or None)
         elif isinstance(kind, str) and kind.endswith("_call"):
             rest = {name: held for name, held in item.items() if name not in ("type", "id", "call_id", "status")}
             status: ActionStatus | None = "error" if has_failed(item) else None
@@ -217,9 +241,8 @@ class TurnMessages:
         elif kind in _NO_STEP:
             self.notes.append(f"{where} is a {kind}, which is not an action")
         else:
-            keys = ", ".join(sorted(map(str, item))) or "none"
             what = "has no role" if kind is None else f"has the unknown type {kind!r}"
-            raise AgentError(f"{where} {what} (its keys: {keys})")
+            raise AgentError(f"{where} {what} (its keys: {_keys(item)})")
 
     def earlier(self, other: TurnMessages) -> None:
         """Calls of earlier turns, whose results may come in this one."""
@@ -270,16 +293,6 @@ def _begin(messages: Sequence[Mapping[str, Any]], turn: Turn) -> int:
     return places[min(said.count(said[-1]), len(places)) - 1] if places else 0
 
 
-def has_failed(result: Mapping[str, Any]) -> bool:
-    """Whether a tool's result says that the call failed, in any of the usual ways."""
-    if result.get("error") or any(result.get(name) is True for name in ("is_error", "isError")):
-        return True
-    status = result.get("status")
-    return any(result.get(name) is False for name in ("success", "ok")) or (
-        isinstance(status, str) and status.strip().casefold() in _FAILED
-    )
-
-
 def finish_word(message: Mapping[str, Any]) -> str | None:
     """The provider's word for how the answer ended: in the message itself, or in LangChain's metadata of it."""
     more: Any = message.get("response_metadata")
@@ -317,8 +330,51 @@ def _parts(content: Any) -> list[Mapping[str, Any]]:
         if isinstance(part, str):
             parts.append({"type": "text", "text": part})
         else:
-            parts.append(with_fields(part) or {"type": type(part).__name__})
+            parts.append(_typed(with_fields(part) or {"type": type(part).__name__}))
     return parts
+
+
+def _typed(part: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The part with its type, which Bedrock, Gemini and Haystack tell by the only key that is set."""
+    if "type" in part:
+        return part
+    held: Mapping[str, Any]
+    for key, value in part.items():
+        held = cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
+        match key:
+            case "toolUse" | "tool_call" | "function_call" if held:
+                given = held.get("input", held.get("arguments", held.get("args")))
+                name = held.get("name", held.get("tool_name"))
+                return {"type": "tool_use", "id": held.get("toolUseId", held.get("id")), "name": name, "input": given}
+            case "toolResult" | "tool_call_result" | "function_response" if held:
+                origin: Mapping[str, Any] = held.get("origin") or held
+                number = origin.get("toolUseId", origin.get("id"))
+                told = held.get("content", held.get("result", held.get("response")))
+                ended = {name: held[name] for name in ("status", "error") if name in held}
+                name = origin.get("name", origin.get("tool_name"))
+                return {"type": "tool_result", "tool_use_id": number, "name": name, "content": told, **ended}
+            case "reasoning" | "reasoningContent" if held:
+                return {"type": "reasoning", "text": held.get("reasoning_text") or held.get("reasoningText")}
+            case "text" if isinstance(value, str):
+                return {"type": "reasoning" if part.get("thought") else "text", "text": value}
+            case _:
+                pass
+    set_keys = [str(key) for key, value in part.items() if value is not None]
+    return {**part, "type": set_keys[0] if set_keys else "text"}
+
+
+def _event_content(message: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The message in an event of Google's ADK; None for anything else."""
+    if "invocation_id" not in message or "author" not in message:
+        return None
+    content: Mapping[str, Any] = message.get("content") or {}
+    if message.get("partial") or not content.get("parts"):
+        return {"role": "system", "content": ""}
+    return {"role": content.get("role") or "model", "content": content["parts"], "name": message["author"]}
+
+
+def _keys(part: Mapping[str, Any]) -> str:
+    return ", ".join(sorted(map(str, part))) or "none"
 
 
 def _reasoning(part: Mapping[str, Any]) -> str:

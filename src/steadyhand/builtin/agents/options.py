@@ -34,7 +34,9 @@ class A2aOptions(TracedOptions):
 class ProgramOptions(TracedOptions):
     """For an agent that is a program: `env` are its environment variables, in which `{name}` is replaced by an address
     of the trial. The available addresses depend on the run: `openai_base_url`, for example, needs a model. `workspace`
-    and `database_url` are always available; without a database, the latter is empty.
+    and `database_url` are always available; without a database, the latter is empty. `shows` declares that it reports
+    every action, so that a turn without a report is one without an action.
     """
 
     env: dict[str, str] = {}
+    shows: Literal["actions"] | None = None

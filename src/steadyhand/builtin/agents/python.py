@@ -27,8 +27,9 @@ class PythonOptions(ProgramOptions):
 
 
 _ADVICE = (
-    "return what the agent's framework returns, with its tool calls; or take `action`, `get_service` or `workspace` as "
-    "a parameter; or map {mocks_url}, {mcp_url}, {workspace} or {database_url} in [agents.python.env]"
+    "return what the agent's framework returns, with its tool calls, or {'text': ..., 'tool_calls': []} if there were "
+    "none; let its model calls go through the gateway (--model); use `action`, `get_service` or `workspace`, as a "
+    "parameter; or map {mocks_url}, {mcp_url}, {workspace} or {database_url} in [agents.python.env]"
 )
 _TOLD_IN_PART = "in some turns it returned only text, which does not show what it did; return the whole result"
 
@@ -49,6 +50,7 @@ class PythonSight:
                 files="seen" if "files" in reached | led else "not_seen",
                 database="seen" if "database" in reached | led else "not_seen",
                 served_only=served,
+                on_report=True,
                 advice=_ADVICE,
             ),
         )
@@ -60,10 +62,12 @@ class PythonSight:
 
     @property
     def shows(self) -> Shows:
-        if self._base.actions == "self_reported" or not any(self._told):
+        if not any(self._told):
             return self._base
         if all(self._told):
-            return msgspec.structs.replace(self._base, actions="self_reported", served_only=False)
+            return msgspec.structs.replace(self._base, actions="self_reported", on_report=False, served_only=False)
+        if self._base.actions == "self_reported":
+            return self._base
         return msgspec.structs.replace(self._base, actions="partly_seen", served_only=False, advice=_TOLD_IN_PART)
 
 

@@ -154,7 +154,7 @@ class Guarded:
             raise _Blocked("an unknown place" if frame is None else place_of(frame, self._file))
 
 
-class Done:
+class AlreadyDone:
     """Already done; lets a helper be called with and without `await`."""
 
     def __await__(self) -> Generator[None, None, None]:
@@ -344,8 +344,7 @@ class Offer:
     def _address(self, name: str) -> str:
         found = self._trial.addresses.names.get(name)
         if found is None:
-            hint = "pip install 'steadyhand[mcp]'" if name == "mcp_url" else "the agent runs without a gateway here"
-            raise AgentError(f"it asks for `{name}`, but this trial has no such address: {hint}")
+            raise AgentError(f"it asks for `{name}`, but it runs without a gateway here: its scenario offers no tools")
         return found
 
     def _of_turn(self, name: str, turn: Turn) -> Any:
@@ -369,7 +368,7 @@ class Offer:
         *,
         status: ActionStatus = "success",
         duration_ms: float = 0.0,
-    ) -> Done:
+    ) -> AlreadyDone:
         """Report an action that has just ended, and its result. Raises `TypeError` or `ValueError` if it is invalid."""
         with self._kept():
             given = _checked_action(name, params, status, duration_ms)
@@ -380,13 +379,13 @@ class Offer:
             self._reporter.observation(name, came_back)
 
         self._post(report, f"the action {name!r}")
-        return Done()
+        return AlreadyDone()
 
-    def thought(self, text: str) -> Done:
+    def thought(self, text: str) -> AlreadyDone:
         with self._kept():
             said = str(text)
         self._post(lambda: self._reporter.thought(said), "a thought")
-        return Done()
+        return AlreadyDone()
 
     def emit(self, event: AnyEvent) -> None:
         """Raises `TypeError` or `ValueError` for anything but a valid event."""

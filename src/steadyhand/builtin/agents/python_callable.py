@@ -10,10 +10,10 @@ import contextlib
 import importlib.util
 import inspect
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Iterable
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -74,7 +74,7 @@ class StreamingCall:
                     break
                 now = perf_counter()
                 if not isinstance(piece, str):
-                    raise AgentError(f"it yielded a {type(piece).__name__}; expected text")
+                    raise AgentError(f"it yielded a {type(piece).__name__}; expected text; or return a list of them")
                 if piece:
                     first = now if first is None else first
                     pieces.append(piece)
@@ -221,7 +221,7 @@ class CallableAgent:
 
     async def _limited(self, call: Callable[[], Any], callee: Callee, limit_s: float | None, turn: Turn | None) -> Any:
         """The result of the call. Raises `AgentError`, or a `TrialError` that passed through the agent's code."""
-        thread = None if callee.on_loop else FunctionThread(call, f"steadyhand {self._name}")
+        thread = None if callee.on_loop else FunctionThread(lambda: _text_of_pieces(call()), f"steadyhand {self._name}")
         limit = asyncio.timeout(limit_s)
         try:
             async with limit:
@@ -277,6 +277,14 @@ class CallableAgent:
     def _opened(self) -> TrialContext:
         assert self._trial is not None, "used before open"
         return self._trial
+
+
+def _text_of_pieces(value: Any) -> Any:
+    """The reply that a generator yields piece by piece, read to its end; any other value as it is."""
+    if not inspect.isgenerator(value):
+        return value
+    pieces = list(cast("Iterable[Any]", value))
+    return "".join(pieces) if all(isinstance(piece, str) for piece in pieces) else pieces
 
 
 @contextlib.contextmanager

@@ -11,8 +11,10 @@ import contextlib
 import faulthandler
 import os
 import pickle
+import queue
 import random
 import resource
+import selectors
 import signal
 import socket
 import sys
@@ -257,13 +259,14 @@ class _Began:
             os.environ.update(self._environment)
         sys.path[:] = self._path
 
-    def left_behind(self) -> bool:
-        """Whether something from the trial is still running, or the process can no longer print. If so, it is not
-        reused."""
+    def left_behind(self) -> str:
+        """Why the process is not reused, such as what is still running; empty if it is."""
         pooled: Mapping[Any, Any] = getattr(executors, "_threads_queues", {})  # idle executor threads are harmless
         others = [each for each in threading.enumerate() if each not in self._threads and each not in pooled]
         for each in others:  # one that has just handed over its result needs a moment to end
-            each.join(_THREAD_S)
+            if not _waits_for_work(each):
+                each.join(_THREAD_S)
+        running = [each.name for each in others if each.is_alive() and not _waits_for_work(each)]
         try:
             os.fstat(1)
             os.fstat(2)
@@ -272,12 +275,29 @@ class _Began:
             closed = True
         faulthandler.cancel_dump_traceback_later()
         changed = _settings() != self._settings
-        return (
-            any(map(threading.Thread.is_alive, others))
-            or closed
-            or changed
-            or bool(collect(children() - self._children))
-        )
+        started = collect(children() - self._children)
+        if running:
+            return f"a thread of the agent was still running: {running[0]}"
+        if closed:
+            return "its stdout or stderr is closed"
+        if changed:
+            return "it changed a timer, signal handler, limit or trace function"
+        return "a process that it started was still running" if started else ""
+
+
+def _waits_for_work(thread: threading.Thread) -> bool:
+    """Whether it is a worker of a pool that has nothing to do: it waits for a queue, without a time limit, or is the
+    idle event loop of one. Such threads are kept by AnyIO, LiteLLM and LlamaIndex, among others."""
+    frame = sys._current_frames().get(thread.ident or 0)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] - documented, and the only way to another thread's stack
+    if frame is None or not thread.daemon:
+        return False
+    inner, outer = frame, frame.f_back
+    if inner.f_code.co_filename == threading.__file__ and outer is not None:
+        return outer.f_code.co_filename == queue.__file__ and outer.f_locals.get("timeout") is None
+    if inner.f_code.co_filename != selectors.__file__ or outer is None:
+        return False
+    loop = outer.f_locals.get("self")
+    return isinstance(loop, asyncio.BaseEventLoop) and not asyncio.all_tasks(loop)
 
 
 def _settings() -> tuple[Any, ...]:
@@ -365,8 +385,8 @@ class Host:
         agent = self._agent = CallableAgent(*self._loaded)
         await agent.open(cast("Any", trial))
 
-    async def _close(self) -> bool:
-        """Whether the process can be reused."""
+    async def _close(self) -> str:
+        """Why the process cannot be reused; empty if it can."""
         agent, self._agent = self._agent, None
         trial, self._trial = self._trial, None
         try:
@@ -382,7 +402,9 @@ class Host:
             task.cancel()
         if rest:
             await asyncio.wait(rest, timeout=_ENDING_S)
-        return all(task.done() for task in rest) and not self._began.left_behind()
+        if not all(task.done() for task in rest):
+            return "a task of the agent did not end"
+        return self._began.left_behind()
 
     async def _attempt(self, number: int, request: ChatRequest, zero: float) -> ChatResponse:
         model: ChatModel = self._kept[number]

@@ -82,6 +82,7 @@ class Child:
         self._watch: Watch | None = isolation.watch
         self.requests: TrialRequests | None = None
         self.loaded: bool = False
+        self.trials: int = 0
         self.names: frozenset[str] = frozenset()
         """The agent's parameters; known once it is loaded."""
         self._addresses: Addresses = spec.addresses()
@@ -209,6 +210,7 @@ class ChildPool:
         self._busy: set[Child] = set()
         self._dead: list[Child] = []
         self._checked: dict[tuple[Any, ...], frozenset[str]] = {}
+        self._told: set[str] = set()
         weakref.finalize(self, _end_all, self._idle, self._busy, self._dead)
 
     def check(self, spec: Spec) -> frozenset[str]:
@@ -223,6 +225,12 @@ class ChildPool:
             self._idle.append(child)
             self._checked[spec.key] = child.names
         return self._checked[spec.key]
+
+    def is_news(self, why: str) -> bool:
+        """Whether a reason for replacing a process has not been told in this run."""
+        new = why not in self._told
+        self._told.add(why)
+        return new
 
     def free_folder(self, spec: Spec) -> Path | None:
         """A folder for the workspace of a trial, which nothing else is in; that of an idle child, if there is one. None

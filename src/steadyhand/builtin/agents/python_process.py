@@ -23,6 +23,9 @@ from steadyhand.ports.environment import OnThisMachine
 from steadyhand.records.event import Noted
 from steadyhand.records.isolation import IsolationKind
 
+COLD_START = "cold_start"
+"""The topic of the note that a trial is the first of its agent's process: what it loads and connects to counts."""
+
 
 class PythonAgentFactory:
     """Builds the agent in a child process, or in ours if the option `in_process` is set."""
@@ -80,7 +83,7 @@ class ProcessAgent:
         return self._sight.shows
 
     def reserve_workspaces(self) -> Path | None:
-        """See `ports.agent.SeesOneFolder`."""
+        """See `ports.agent.reserve_workspaces`."""
         if self._folder is None:
             self._folder = self._pool.hold(self._pool.free_folder(self._spec))
         return self._folder
@@ -93,6 +96,10 @@ class ProcessAgent:
             here = isinstance(trial.environment, OnThisMachine)
             child.watched(await workspace_of(trial, self._name) if here else None)
         requests = child.begin(trial, own)
+        child.trials += 1
+        if child.trials == 1:
+            note = f"{self._name}: the first trial of its process"
+            trial.emit(Noted(at_ms=trial.elapsed_ms(), message=note, level="debug", topic=COLD_START))
         if not child.loaded:
             await self._ask(child, "load", self._spec.load, LOAD_S)
             child.loaded = True
@@ -118,7 +125,11 @@ class ProcessAgent:
             healthy = False
             try:
                 if child.alive:
-                    healthy = read(await self._ask(child, "close", None, self._limit_s), bool)
+                    why = read(await self._ask(child, "close", None, self._limit_s), str)
+                    healthy = not why
+                    if trial is not None and why and self._pool.is_news(why):
+                        note = f"{self._name}: its process is not used again, so later trials start cold: {why}"
+                        trial.emit(Noted(at_ms=trial.elapsed_ms(), message=note, level="warning"))
             finally:
                 printed = child.output.text()
                 if trial is not None and printed:

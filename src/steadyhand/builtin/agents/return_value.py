@@ -6,16 +6,15 @@ read is an error that names it, because it may be something the agent did.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import msgspec
 
+from steadyhand.builtin.agents.framework_results import SHAPES, WAITS, shape_of
 from steadyhand.builtin.agents.message_list import (
     AgentStep,
     TurnMessages,
-    finish_word,
     tool_calls,
     turn_messages,
     with_fields,
@@ -24,17 +23,12 @@ from steadyhand.errors import AgentError
 from steadyhand.ports.agent import Reply, Turn
 from steadyhand.records.base import Record
 from steadyhand.records.chat import FinishReason, Message
-from steadyhand.runtime.values import as_text
 
 _ACCEPTED = (
     "a text, a Reply, an assistant's Message, a dict with `text` or `content`, a list of messages, or the result of "
-    "Pydantic AI, LangGraph or OpenAI Agents"
+    f"LangGraph, Haystack, Google ADK, {', '.join(shape.framework for shape in SHAPES)}"
 )
 _KNOWN = ("text", "content", "role", "tool_calls", "name", "id", "refusal", "metadata")
-_WAITS = (
-    "it did not finish its turn: it is waiting for a person ({}); answer inside the agent, or let it "
-    "continue unattended"
-)
 
 
 class Returned(Record):
@@ -77,13 +71,13 @@ def read_returned(value: Any, turn: Turn) -> Returned:
 
 
 def _from_framework(value: Any, turn: Turn) -> Returned:
-    if callable(getattr(value, "new_messages", None)) and hasattr(value, "output"):
-        return _from_pydantic_ai(value)
-    if hasattr(value, "new_items") and hasattr(value, "final_output"):
-        return _from_openai_agents(value)
+    if (shape := shape_of(value)) is not None:
+        found = TurnMessages()
+        text = shape.read(value, found)
+        return msgspec.structs.replace(_read(text, found), tells=shape.tells and not found.in_code)
     if hasattr(value, "value") and hasattr(value, "interrupts"):  # LangGraph's GraphOutput
         if value.interrupts:
-            raise AgentError(_WAITS.format("the graph was interrupted"))
+            raise AgentError(WAITS.format("the graph was interrupted"))
         return read_returned(value.value, turn)
     fields = with_fields(value)
     if fields is not None and fields.get("type") in ("ai", "AIMessageChunk"):
@@ -118,7 +112,7 @@ def _from_mapping(value: Mapping[object, object], turn: Turn) -> Returned:
 def _from_state(value: Mapping[object, object], messages: Sequence[object], turn: Turn) -> Returned:
     """LangGraph's message state. Other keys are ignored, with a note."""
     if value.get("__interrupt__"):
-        raise AgentError(_WAITS.format("the graph was interrupted"))
+        raise AgentError(WAITS.format("the graph was interrupted"))
     found = _from_messages(messages, turn)
     rest = sorted(str(key) for key, held in value.items() if key != "messages" and held not in (None, "", [], {}))
     if not rest:
@@ -149,75 +143,3 @@ def _read(text: str, found: TurnMessages) -> Returned:
         warnings=(f"{last}; graded as received",) if marked else (),
         tells=True,
     )
-
-
-def _from_openai_agents(value: Any) -> Returned:
-    """A run result of the OpenAI Agents SDK: its items are those of this run only."""
-    if getattr(value, "is_complete", True) is False:
-        raise AgentError("it returned a streamed run that has not finished; read all of its events first")
-    if getattr(value, "interruptions", None):
-        raise AgentError(_WAITS.format("a tool call needs approval"))
-    if value.final_output is None:
-        raise AgentError("it returned a run result without a final output")
-    found = TurnMessages()
-    for number, item in enumerate(value.new_items, start=1):
-        raw = with_fields(getattr(item, "raw_item", None))
-        kind = str(getattr(item, "type", type(item).__name__))
-        agent = getattr(getattr(item, "agent", None), "name", None)
-        if raw is None:
-            raise AgentError(f"item {number} of its run result ({kind}) cannot be read")
-        if kind == "message_output_item":
-            found.ended(finish_word(raw))
-            continue  # said to the user, or to the next agent; the final output is the reply
-        if "output" in raw and hasattr(item, "output"):
-            raw = {**raw, "output": item.output}
-        found.item(raw, f"item {number} of its run result", agent=agent)
-    return _read(_output(value.final_output), found)
-
-
-def _from_pydantic_ai(value: Any) -> Returned:
-    """A run result of Pydantic AI: its new messages are those of this run only."""
-    output_tool = getattr(value, "_output_tool_name", None)
-    agent = getattr(getattr(value, "_state", None), "agent_name", None)
-    found = TurnMessages()
-    for message in cast("Iterable[Any]", value.new_messages()):
-        if getattr(message, "kind", None) == "response":
-            found.ended(getattr(message, "finish_reason", None))
-        for part in cast("Iterable[Any]", message.parts):
-            if output_tool is None or getattr(part, "tool_name", None) != output_tool:
-                _part(part, found, agent)
-    if value.output is None:
-        raise AgentError("it returned a run result without an output")
-    return _read(_output(value.output), found)
-
-
-_SAID = ("system-prompt", "user-prompt", "instruction", "text", "compaction")
-
-
-def _part(part: Any, found: TurnMessages, agent: str | None) -> None:
-    kind = str(getattr(part, "part_kind", type(part).__name__))
-    if kind in _SAID:
-        return
-    if kind == "thinking":
-        found.thought(str(part.content or ""), agent=agent)
-    elif kind.endswith("tool-call"):
-        found.call(part.tool_name, part.args, id=part.tool_call_id, agent=agent)
-    elif kind.endswith("tool-return"):
-        ended = str(getattr(part, "outcome", "success"))
-        found.result(part.tool_call_id, part.content, failed=ended != "success", name=part.tool_name)
-    elif kind == "retry-prompt":
-        if part.tool_name is None:
-            found.notes.append("the framework asked the model to try again")
-        else:
-            found.result(part.tool_call_id, part.content, failed=True, name=part.tool_name)
-    else:
-        found.notes.append(f"the run result has a part of the kind {kind}, which is not an action")
-
-
-def _output(value: Any) -> str:
-    """A structured output is the JSON of it."""
-    if isinstance(value, str):
-        return value
-    if callable(dump := getattr(value, "model_dump", None)):
-        return json.dumps(dump(mode="json"), ensure_ascii=False)
-    return as_text(value)

@@ -21,7 +21,9 @@ REPORTS_ITSELF = Shows(
     services="seen",
     files="seen",
     database="seen",
-    advice="report it through the trial",
+    on_report=True,
+    advice="nothing was reported so far. Report each action; reply with `tool_calls`, `[]` if there were none; let its "
+    'model calls go through the gateway (--model); or declare with the option shows = "actions" that it reports all',
 )
 """For a user's agent on this machine: it reports its actions itself, and we see the trial's services, workspace and
 database."""
@@ -31,6 +33,8 @@ def shows_of_program(settings: AgentSettings, shows: Shows = REPORTS_ITSELF) -> 
     """What can be seen of such an agent in this run, including its model calls if they go through the gateway."""
     relays = settings.gateway is not None and settings.model is not None
     shows = msgspec.structs.replace(shows, model_calls="seen") if relays else shows
+    if settings.options.get("shows") == "actions":
+        shows = msgspec.structs.replace(shows, actions="self_reported", on_report=False, served_only=False)
     traced = settings.gateway is not None and settings.options.get("traces") == "tools"
     return msgspec.structs.replace(shows, traced=True) if traced else shows
 
@@ -52,7 +56,9 @@ class TrajectoryReporter:
                 self.thought(str(step.content), agent=step.agent)
             elif step.kind == "call":
                 status = _status(step, results)
-                actions[step.id] = self.action(step.name, step.params, status=status, agent=step.agent)
+                actions[step.id] = self.action(
+                    step.name, step.params, status=status, agent=step.agent, call_id=step.id or None
+                )
             else:
                 self.observation(step.name, step.content, action_id=actions.get(step.id), agent=step.agent)
 
@@ -68,6 +74,7 @@ class TrajectoryReporter:
         duration_ms: float = 0.0,
         at_ms: float | None = None,
         agent: str | None = None,
+        call_id: str | None = None,
     ) -> str:
         """An action that has just ended, unless `at_ms` says when it began. Returns its id."""
         self._actions += 1
@@ -81,6 +88,7 @@ class TrajectoryReporter:
                 status=status,
                 duration_ms=round(duration_ms, 3),
                 agent=agent,
+                call_id=call_id,
             )
         )
         return action_id
@@ -105,13 +113,13 @@ class TrajectoryReporter:
 
 
 def _status(call: AgentStep, results: Sequence[AgentStep]) -> ActionStatus:
-    """A call without a result has no known outcome, unless it says itself how it ended."""
+    """How it ended, if it or its result says so: a result alone may be the message of an exception."""
     if call.status is not None:
         return call.status
-    own = [each for each in results if (each.id == call.id if call.id else each.name == call.name)]
-    if call.failed or any(each.failed for each in own):
+    told = [each.failed for each in results if (each.id == call.id if call.id else each.name == call.name)]
+    if call.failed or True in told:
         return "error"
-    return "success" if own else "unknown"
+    return "success" if False in told else "unknown"
 
 
 def latest_user_text(turn: Turn) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from steadyhand.builtin.agents.python_pool import ChildPool
-from steadyhand.builtin.agents.python_process import ProcessAgent
+from steadyhand.builtin.agents.python_process import COLD_START, ProcessAgent
 from steadyhand.errors import AgentError, SetupError
 from steadyhand.plugins.plugin import AgentSettings, RunScope
 from steadyhand.ports.agent import Judgement, Question
@@ -236,7 +236,8 @@ async def test_what_it_prints_is_kept_with_the_trial_and_bounded(given, capfd):
                 "    print('the end', flush=True)\n    return 'done'")  # fmt: skip
     trial = a_trial(given.folder)
     assert await given.ask("hi", trial=trial) == "done"
-    (note,) = [event for event in trial.events if isinstance(event, Noted)]
+    cold, note = [event for event in trial.events if isinstance(event, Noted)]
+    assert cold.topic == COLD_START
     assert note.message.endswith("x\nfrom a shell\nthe end")
     assert len(note.message) < 20_000
     assert capfd.readouterr() == ("", "")
@@ -464,3 +465,28 @@ async def test_a_file_in_the_current_folder_does_not_stand_in_for_the_library(gi
     (given.folder / "agents/mine.py").write_text("def agent(): return 'hello'\n")
     settings = AgentSettings(target="./mine.py:agent", folder=given.folder / "agents", run=given.scope)
     ProcessAgent(settings)
+
+
+IDLE = """\
+import queue, threading, time
+
+WORK = queue.Queue()
+
+def agent(message):
+    if message == "idle":
+        threading.Thread(target=WORK.get, daemon=True, name="worker").start()
+    elif message == "busy":
+        threading.Thread(target=time.sleep, args=(60,), daemon=True, name="busy").start()
+    return "done"
+"""
+
+
+@pytest.mark.parametrize(("said", "replaced"), [("idle", False), ("busy", True)])
+async def test_a_worker_that_waits_for_work_is_no_reason_to_replace_the_process(given, said, replaced):
+    given.write(IDLE)
+    trial = a_trial(given.folder)
+    assert await given.ask(said, trial=trial) == "done"
+    notes = [event.message for event in trial.events if isinstance(event, Noted) and event.level == "warning"]
+    assert [note.partition(": its")[2] for note in notes] == [
+        " process is not used again, so later trials start cold: a thread of the agent was still running: busy"
+    ] * replaced

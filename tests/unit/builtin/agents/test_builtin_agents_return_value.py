@@ -62,9 +62,9 @@ def test_results_of_calls_made_at_once_find_their_own_call():
     ]
     steps = read_returned(value, turn("hi")).steps
     assert [(s.kind, s.id, s.failed) for s in steps] == [
-        ("call", "a", False),
-        ("call", "b", False),
-        ("result", "b", False),
+        ("call", "a", None),
+        ("call", "b", None),
+        ("result", "b", None),
         ("result", "a", True),
     ]
 
@@ -190,12 +190,14 @@ def test_a_call_whose_arguments_the_framework_refused_is_an_action_that_failed()
     parts = [
         _Part("tool-call", tool_name="find_order", args="{number:", tool_call_id="1"),
         _Part("retry-prompt", content="bad JSON", tool_name="find_order", tool_call_id="1"),
-        _Part("hologram"),
+        _Part("file"),
     ]
     found = read_returned(_Result(output={"a": 1}, parts=parts), turn("hi"))
     assert found.reply.text == '{"a":1}'
     assert (found.steps[0].params, found.steps[0].status) == ({"unreadable_arguments": "{number:"}, "invalid")
-    assert found.notes == ("the run result has a part of the kind hologram, which is not an action",)
+    assert found.notes == ("the run result has a file, which is not an action",)
+    with pytest.raises(AgentError, match="a part of the unknown kind 'hologram'"):
+        read_returned(_Result(output="x", parts=[_Part("hologram")]), turn("hi"))
 
 
 def test_the_tool_that_carries_the_output_is_the_reply_and_no_action():
@@ -262,3 +264,36 @@ def test_only_the_answers_of_this_turn_count():
     earlier = {"role": "assistant", "content": "No.", "finish_reason": "content_filter"}
     value = [{"role": "user", "content": "Hi"}, earlier, ASKED, {"role": "assistant", "content": "Here."}]
     assert read_returned(value, turn("Hi", "No.", ASKED["content"])).reply.text == "Here."
+
+
+BEDROCK = [
+    {"role": "assistant", "content": [{"toolUse": {"toolUseId": "1", "name": "look", "input": {"n": 1}}}]},
+    {"role": "user", "content": [{"toolResult": {"toolUseId": "1", "status": "error", "content": [{"text": "no"}]}}]},
+    {"role": "assistant", "content": [{"text": "Sorry."}]},
+]
+GEMINI = [
+    {"role": "model", "content": [{"function_call": {"id": "1", "name": "look", "args": {"n": 1}}, "text": None}]},
+    {"role": "user", "content": [{"function_response": {"id": "1", "name": "look", "response": {"error": "no"}}}]},
+    {"role": "model", "content": [{"text": "Sorry.", "function_call": None}]},
+]
+HAYSTACK_CALL = {"tool_name": "look", "arguments": {"n": 1}, "id": "1"}
+HAYSTACK = [
+    {"role": "assistant", "content": [{"tool_call": HAYSTACK_CALL}]},
+    {"role": "tool", "content": [{"tool_call_result": {"result": "no", "origin": HAYSTACK_CALL, "error": True}}]},
+    {"role": "assistant", "content": [{"text": "Sorry."}]},
+]
+
+
+@pytest.mark.parametrize("messages", [BEDROCK, GEMINI, HAYSTACK], ids=["bedrock", "gemini", "haystack"])
+def test_parts_without_a_type_are_told_by_their_key(messages):
+    found = read_returned(messages, turn("hi"))
+    assert found.reply.text == "Sorry."
+    assert [(step.kind, step.name, step.params or step.failed) for step in found.steps] == [
+        ("call", "look", {"n": 1}),
+        ("result", "look", True),
+    ]
+
+
+def test_a_part_of_an_unknown_type_is_an_error():
+    with pytest.raises(AgentError, match=r"a part of the unknown type 'hologram'"):
+        read_returned([{"role": "assistant", "content": [{"hologram": {"x": 1}}, {"text": "Hi."}]}], turn("hi"))
