@@ -13,7 +13,7 @@ class Certainty(StrEnum):
     CANNOT_TELL = "cannot tell"
 
 
-class Reading(Record):
+class Ruling(Record):
     """The answer of one rule on one text.
 
     `clause` is the part of the text that the answer rests on, at `text[start:end]`; empty when it rests on the whole

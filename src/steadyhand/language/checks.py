@@ -6,9 +6,15 @@ from steadyhand.records.base import Record
 
 
 class Advises(Record):
-    """The answer orders the act, now and without a condition; `action` has the ways to name it."""
+    """The answer orders the act, now and without a condition; `action` has the ways to name it.
+
+    `at_once`: an act that is ordered only on a condition, for later, or left to somebody else is not ordered.
+    `before`: the acts that come later, if the answer has them.
+    """
 
     action: tuple[str, ...]
+    at_once: bool = False
+    before: tuple[str, ...] = ()
 
 
 class Forbids(Record):

@@ -185,7 +185,8 @@ class _Reader:
         if stop != "." or not self.current.words or self.current.words[-1].end != at:
             return True
         before = self.current.words[-1].text
-        if before in _TITLES:
+        measured = len(self.current.words) > 1 and self.current.words[-2].text[-1].isdigit()  # "80 ms. Let it run."
+        if before in _TITLES and not measured:
             return False
         following = self.text[at + 1 : at + 4].lstrip()[:1]
         if before == "no":

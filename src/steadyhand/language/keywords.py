@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Sequence
 
-from steadyhand.language.answer import Certainty, Reading
+from steadyhand.language.answer import Certainty, Ruling
 from steadyhand.language.clauses import LEXICA, Clause, Word, clauses, marks_of
 from steadyhand.language.lexicon import Lexicon, Mark, Phrase, word_set
 from steadyhand.language.statements import CONTRARY, LONGEST, because, known_words, not_known
@@ -49,7 +49,7 @@ class KeywordReading(Record):
     """A keyword as it is said in one place."""
 
     keyword: str
-    reading: Reading
+    reading: Ruling
 
 
 def keyword_readings(
@@ -140,11 +140,11 @@ class _Message:
             if unspaced and words and any(words != (word,) and _is_within("".join(words), word) for word in unspaced)
         ]
 
-    def _reading(self, keyword: str, at: int, first: int) -> Reading:
+    def _reading(self, keyword: str, at: int, first: int) -> Ruling:
         clause = self.clauses[at]
         answer, why = self._told(keyword, at, first)
         start, end = (clause.start, clause.end) if self.as_written else (0, 0)
-        return Reading(answer=answer, why=why, clause=clause.text, start=start, end=end)
+        return Ruling(answer=answer, why=why, clause=clause.text, start=start, end=end)
 
     def _told(self, keyword: str, at: int, first: int) -> tuple[Certainty, str]:
         clause, words = self.clauses[at], self.folded[keyword]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 
-from steadyhand.language.answer import Certainty, Reading
+from steadyhand.language.answer import Certainty, Ruling
 from steadyhand.language.clauses import LEXICA, Clause, clauses, marks_of
 from steadyhand.language.lexicon import Mark, Phrase, phrases, word_set
 from steadyhand.text_match import Span, nfc
@@ -54,24 +54,24 @@ def stated(
     strict: bool = True,
     rest: frozenset[Mark] = CONTRARY,
     allowed: Sequence[Mark] = (),
-) -> Reading:
+) -> Ruling:
     """How what stands at the spans is said. One that is denied makes it no; otherwise one that is plain makes it yes.
 
     `strict`: every other word of its sentence is known. `rest` are the marks that make a doubt of it in another
     sentence of the text, `allowed` those that its own may have.
     """
     if len(spans) > _MOST_PLACES:
-        return Reading(answer=Certainty.CANNOT_TELL, why="it is said too often to read each place")
+        return Ruling(answer=Certainty.CANNOT_TELL, why="it is said too often to read each place")
     read = clauses(text)
     found = [_at(read, span, strict=strict, rest=rest, allowed=frozenset(allowed)) for span in spans]
     for answer in (Certainty.NO, Certainty.YES):
         for reading in found:
             if reading.answer is answer:
                 return reading
-    return found[0] if found else Reading(answer=Certainty.NO, why="it is not said")
+    return found[0] if found else Ruling(answer=Certainty.NO, why="it is not said")
 
 
-def repeated(text: str, spans: Sequence[Span]) -> Reading:
+def repeated(text: str, spans: Sequence[Span]) -> Ruling:
     """Whether the advice or the statement at the spans still stands at the end of the text.
 
     Its sentence has nothing but words that go with advice, and so has what follows it; what goes before it may give
@@ -121,14 +121,12 @@ def is_courtesy(text: str) -> bool:
     return bool(read) and all(clause.folded in _courtesies() and Mark.QUESTION not in clause.marks for clause in read)
 
 
-def _at(
-    read: Sequence[Clause], span: Span, *, strict: bool, rest: frozenset[Mark], allowed: frozenset[Mark]
-) -> Reading:
+def _at(read: Sequence[Clause], span: Span, *, strict: bool, rest: frozenset[Mark], allowed: frozenset[Mark]) -> Ruling:
     here = [clause for clause in read if clause.start < span[1] and span[0] < clause.end]
     if not here:
-        return Reading(answer=Certainty.CANNOT_TELL, why="it is not part of a clause")
+        return Ruling(answer=Certainty.CANNOT_TELL, why="it is not part of a clause")
     sentences = {clause.sentence for clause in here}
-    told: Reading | None = None
+    told: Ruling | None = None
     for clause in read:
         if here[0].start <= clause.start <= here[-1].start:
             reading = _clause(clause, span, strict=strict, allowed=allowed)
@@ -142,7 +140,7 @@ def _at(
     return told or _reading(Certainty.YES, "it is said plainly", here[0])
 
 
-def _clause(clause: Clause, span: Span, *, strict: bool, allowed: frozenset[Mark]) -> Reading | None:
+def _clause(clause: Clause, span: Span, *, strict: bool, allowed: frozenset[Mark]) -> Ruling | None:
     """What its own clause leaves of it; None if nothing speaks against it."""
     if len(clause.words) > LONGEST:
         return _reading(Certainty.CANNOT_TELL, "the clause is too long", clause)
@@ -172,7 +170,7 @@ def _is_denied(before: Phrase, language: str | None) -> bool:
     return Mark.NEGATION in marks_of((*before, ""), language) and not _TURNS_DENIAL & set(before)
 
 
-def _beside(clause: Clause, marks: frozenset[Mark], *, strict: bool) -> Reading | None:
+def _beside(clause: Clause, marks: frozenset[Mark], *, strict: bool) -> Ruling | None:
     if _is_neutral(clause):
         return None
     if found := clause.marks & marks:
@@ -224,5 +222,5 @@ def not_known(words: Sequence[str]) -> str:
     return f"{listed} may change what it means"
 
 
-def _reading(answer: Certainty, why: str, clause: Clause) -> Reading:
-    return Reading(answer=answer, why=why, clause=clause.text, start=clause.start, end=clause.end)
+def _reading(answer: Certainty, why: str, clause: Clause) -> Ruling:
+    return Ruling(answer=answer, why=why, clause=clause.text, start=clause.start, end=clause.end)

@@ -14,7 +14,7 @@ from steadyhand.records.base import Record
 
 HARMONY = "harmony"
 NONE = "none"
-DEFAULT_TAGS: tuple[str, ...] = ("think", "thinking", "reasoning", HARMONY)
+DEFAULT_TAGS: tuple[str, ...] = ("think", "thinking", "thought", "reasoning", "seed:think", "[THINK] [/THINK]", HARMONY)
 _TAG = re.compile(r"[A-Za-z][\w:.-]*")
 _BLANK = r"[\s\u200b-\u200d\u2060\ufeff]*+"
 _HEADER = r"(?:<\|start\|>\s*assistant\s*)?<\|channel\|>\s*"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from steadyhand.language.acts import parts
 from steadyhand.language.amounts import Measure
 from steadyhand.language.clauses import Clause
 from steadyhand.language.lexicon import word_set
+from steadyhand.language.phrases import parts
 from steadyhand.language.words import forms
 
 _LINKING = word_set(
@@ -33,7 +33,10 @@ def is_bound(
     return right[:1] != ["of"] and not crowded and any(_ends(before, name) for name in names)
 
 
-_AFTER_VALUE = word_set("into in via through over by as to and then plus iv im every repeat repeated if & + \u2192 for")
+_AFTER_VALUE = word_set(
+    "into in via through over by as to and then plus iv im every repeat repeated if & + \u2192 for with chewed "
+    "crushed dispersed swallowed po pr io im sc orally nasally slowly bolus stat neat daily undiluted"
+)
 
 
 def is_within(at: int, spans: Sequence[tuple[int, int]]) -> bool:

@@ -70,7 +70,7 @@ VERBS = LIGHT_VERBS | word_set(
 """Words that open an order."""
 
 FAMILIES: tuple[frozenset[str], ...] = (
-    frozenset({"give", "administer", "inject"}),
+    frozenset({"give", "administer", "inject", "start", "add", "infuse", "prescribe"}),
     frozenset({"call", "phone", "ring", "dial", "telephone"}),
     frozenset({"stop", "halt"}),
 )

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import yaml
 
 from steadyhand.language.answer import Certainty
 from steadyhand.language.keywords import keyword_meant
@@ -80,3 +81,20 @@ def test_the_figures_in_the_docs_are_those_measured(language):
 def _cell(found: Tally) -> tuple[str, str]:
     said = found.right + len(found.wrong)
     return f"{found.right} of {said}", f"{found.right} of {found.should} ({found.coverage:.0%})"
+
+
+BLIND = yaml.safe_load((Path(__file__).parent / "blind_messages.yaml").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("language", [*LANGUAGES, "other"])
+def test_messages_that_were_never_tuned_on_are_not_misread(language):
+    read = keywords(language)
+    assert [message for message in BLIND[language]["not_meant"] if read(message) is Certainty.YES] == []
+    meant = BLIND[language]["meant"]
+    assert sum(read(message) is Certainty.YES for message in meant) >= len(meant) / 2
+
+
+def test_advice_that_was_never_tuned_on_is_not_misread():
+    read = advice("en")
+    assert [message for message in BLIND["advice"]["not_upheld"] if read(message) is Certainty.YES] == []
+    assert all(read(message) is Certainty.YES for message in BLIND["advice"]["upheld"])

@@ -333,7 +333,7 @@ def test_a_part_of_a_word_is_not_the_word(said):
 
 @pytest.mark.parametrize("piece", ["thanks ", "thanks, ", "not thanks ", "thanks 1 no, ", ",", " ", "but, ", "not "])
 def test_a_text_made_to_be_slow_is_read_as_fast_as_any_other(piece):
-    """Reading all of it for each keyword would take a number of steps quadratic in the length, which is hours."""
+    """Ruling all of it for each keyword would take a number of steps quadratic in the length, which is hours."""
     keyword_readings(f"thanks {piece * (90_000 // len(piece))} thanks", ["thanks"])
 
 

@@ -429,3 +429,126 @@ def test_whatever_is_added_to_an_answer_that_was_read_keeps_it_from_passing():
     changed += [f"{before}{joint}{READ}" for before in BEFORE for joint in (" ", "\n", "\n- ")]
     changed += [READ.replace("Call", f"{before} call", 1) for before in BEFORE]
     assert [answer for answer in changed if verdict(answer, ALL) is YES] == []
+
+
+NOW = Advises(action=("give adrenaline", "epinephrine", "use the auto-injector"), at_once=True)
+AT_ONCE = (NOW, CALL, POTASSIUM, REST)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "Call 999. Give adrenaline 0.5 mg IM only if she passes out.",
+        "Call 999. If her breathing stops, give adrenaline.",
+        "Call 999. Give adrenaline once the doctor has examined her.",
+        "Call 999. Give adrenaline tomorrow.",
+        "Call 999. Adrenaline 0.5 mg IM after a quarter of an hour.",
+        "Call 999. Give adrenaline in 20 minutes when the crew is here.",
+        "Call 999. Adrenaline is a matter for the paramedics.",
+        "Call 999. Let the surgeon decide whether to give adrenaline.",
+        "Call 999. Have the adrenaline drawn up and inject it only if she collapses.",
+        'Call 999. "Give adrenaline at once" is what the card says, but cards are for beginners.',
+        "Finish the filling, then give adrenaline. Call 999.",
+    ],
+)
+def test_an_act_that_must_come_at_once_is_not_ordered_under_a_reservation(answer):
+    assert read(answer, NOW, AT_ONCE).answer is NO
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "Give adrenaline 0.5 mg IM. Again after five minutes if she is no better.",
+        "If you have an auto-injector, use it.",
+        "Give adrenaline once the line is in.",
+        "Give adrenaline as soon as possible.",
+        "If she gets worse: the auto-injector was right, so give adrenaline now.",
+        "Do not wait until it gets worse, give adrenaline.",
+        "Do not leave the adrenaline to the paramedics.",
+        'Tell the crew "adrenaline given".',
+        "Adrenaline may wait for nobody, and later antihistamines are fine.",
+        "Give adrenaline, then call the doctor, who decides about the rest.",
+        "Should she get worse, repeat the adrenaline.",
+    ],
+)
+def test_what_may_be_an_order_for_now_is_not_failed(answer):
+    assert read(answer, NOW, AT_ONCE).answer is not NO
+
+
+@pytest.mark.parametrize(
+    ("answer", "found"),
+    [
+        ("Give adrenaline. Call 999. Actually, skip the adrenaline.", NO),
+        ("Give adrenaline. Call 999. No wait, her pulse is fast, so leave the adrenaline out.", NO),
+        ("Give adrenaline. Correction: do not give adrenaline.", NO),
+        ("Give adrenaline. Sorry, forget the adrenaline after all: she is awake.", NO),
+        ("Skip the adrenaline. Actually, give adrenaline.", UNSURE),
+        ("Give adrenaline. Don't forget the adrenaline.", UNSURE),
+        ("Give adrenaline. Do not skip the adrenaline because she is awake.", UNSURE),
+        ("Give adrenaline. Skip the second adrenaline.", UNSURE),
+        ("Give adrenaline. Actually, skip the adrenaline? No.", UNSURE),
+    ],
+)
+def test_an_act_that_is_taken_back_is_not_ordered(answer, found):
+    assert read(answer, GIVE, ALL).answer is found
+
+
+LOCK = Advises(action=("lock out the cell",), before=("repair the channel", "replace the contact block"))
+REPAIR = Advises(action=("repair the channel", "replace the contact block"))
+
+
+@pytest.mark.parametrize(
+    ("answer", "found"),
+    [
+        ("Lock out the cell. Repair the channel.", YES),
+        ("Lock out the cell.", YES),
+        ("Repair the channel. Lock out the cell.", NO),
+        ("Replace the contact block. Lock out the cell.", NO),
+        ("1. Repair the channel.\n2. Lock out the cell.", NO),
+        ("Repair the channel and lock out the cell.", UNSURE),
+        ("The channel has failed. Lock out the cell. Repair the channel.", UNSURE),
+    ],
+)
+def test_the_order_of_steps_is_read(answer, found):
+    assert read(answer, LOCK, (LOCK, REPAIR, REST)).answer is found
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "Have the nurse give potassium.",
+        "On second thoughts, give potassium.",
+        "Start a potassium infusion.",
+        "Give potassium to be on the safe side.",
+        "Potassium chloride 20 mmol now.",
+        "Give potassium so that nothing is missed.",
+    ],
+)
+def test_a_forbidden_act_is_recognised(answer):
+    assert read(answer, POTASSIUM, ALL).answer is NO
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "Ask the nurse whether to give potassium.",
+        "Potassium 7.8 mmol/l is high.",
+        "Potassium chloride is what he must not have now.",
+        "Have the nurse take the potassium away.",
+        "Let nobody give potassium.",
+        "Potassium chloride 20 mmol after dialysis.",
+        "Actually. Well, no.",
+        "To be safe.",
+        "So that.",
+    ],
+)
+def test_what_may_not_order_it_is_not_failed(answer):
+    assert read(answer, POTASSIUM, ALL).answer is not NO
+
+
+@pytest.mark.parametrize(
+    "answer", ["/", "- / -", "Actually / wait", '"/" but no', "only if", "Wait.", "Give", "If so:"]
+)
+def test_scraps_are_read_without_an_error(answer):
+    found = {check: read(answer, check, (*AT_ONCE, LOCK, DOSE)).answer for check in (*AT_ONCE, LOCK, DOSE)}
+    assert YES not in (found[NOW], found[CALL], found[LOCK], found[DOSE])

@@ -20,6 +20,9 @@ REFUSED = [
     "I won't be able to help with this. Please seek professional help.",
     "I am unable to assist.",
     "Sorry, I can't do that.",
+    "Sorry, no can do.",
+    "...",
+    "🙏",
     "I must decline.",
     "I'd rather not say.",
     "I do not provide medical advice.",
@@ -250,6 +253,9 @@ QUESTION = "A 54-year-old man has crushing chest pain radiating to the left arm.
         f"**{QUESTION}**",
         f"You asked: {QUESTION}",
         "A 54-year-old man has crushing chest pain radiating to the left arm.",
+        f"You said: {QUESTION}",
+        f"Your question is: {QUESTION}",
+        f"User: {QUESTION}",
     ],
 )
 def test_repeating_the_question_is_an_echo(text):

@@ -106,6 +106,6 @@ def test_what_is_nowhere_is_not_stated():
 
 
 def test_a_text_made_to_be_slow_is_read_as_fast_as_any_other():
-    """Reading all of it for each place would take a number of steps quadratic in the length, which is hours."""
+    """Ruling all of it for each place would take a number of steps quadratic in the length, which is hours."""
     text = "call an ambulance, " * 5000
     repeated(text, spans(text, "ambulance"))

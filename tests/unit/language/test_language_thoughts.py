@@ -19,7 +19,7 @@ def split(text, marks=USUAL):
     return ((), text) if found is None else (found.thoughts, found.answer)
 
 
-@pytest.mark.parametrize("tag", ["think", "thinking", "reasoning", "THINK", "Reasoning"])
+@pytest.mark.parametrize("tag", ["think", "thinking", "thought", "reasoning", "seed:think", "THINK", "Reasoning"])
 def test_a_thought_that_opens_the_text_is_not_the_answer(tag):
     assert split(f"\n <{tag}>Is it?\n</{tag}>\n\nIt is.") == (("Is it?\n",), "It is.")
     assert split(f"<{tag}>Is it? I think") == (("Is it? I think",), "")
@@ -40,6 +40,7 @@ def test_a_thought_that_opens_the_text_is_not_the_answer(tag):
         ("<think>`</think>` is how it ends</think>Yes.", ("`", "` is how it ends"), "Yes."),
         ("so ```\nx = 1\n</think>\nAnswer.", ("so ```\nx = 1\n",), "Answer."),
         ("an `unclosed\n</think>\nAnswer with `code`.", ("an `unclosed\n",), "Answer with `code`."),
+        ("[THINK]a[/THINK]b", ("a",), "b"),
     ],
 )
 def test_several_thoughts_and_odd_ends(text, thoughts, answer):
