@@ -181,7 +181,7 @@ class DeedList:
         read. None if they are known."""
         deeds = list(alike)
         if any(UNREADABLE in deed.params for deed in deeds):
-            return "its parameters are unknown: they are not a JSON object"
+            return "its parameters are unknown: they were not reported, or are not a JSON object"
         if self._context.shows.arguments or all(any(deed.given) for deed in deeds):
             return None
         return "its parameters are unknown: the agent's server does not report them"

@@ -25,6 +25,7 @@ from steadyhand.builtin.evaluators.action_match import (
     unknown_outcome,
 )
 from steadyhand.builtin.evaluators.count_bounds import (
+    COUNTS,
     check_bounds,
     exceeds,
     fewest,
@@ -32,6 +33,7 @@ from steadyhand.builtin.evaluators.count_bounds import (
     in_bounds,
     is_settled,
     least_of,
+    opposite_bounds,
     times,
     with_conditions,
 )
@@ -78,6 +80,12 @@ class TrajectoryContainsActionParams(EvaluationParams):
     @property
     def least(self) -> int:
         return least_of(self.min_count, self.max_count)
+
+    def opposite(self) -> tuple[str, dict[str, Any]]:
+        if self.before is not None:
+            raise ValueError("`before` has no opposite; use a `sequence`")
+        bounds = opposite_bounds(self.least, self.max_count)
+        return "trajectory_contains_action", {**self.model_dump(exclude_unset=True, exclude=COUNTS), **bounds}
 
     @property
     def counting(self) -> frozenset[ActionStatus]:

@@ -23,6 +23,18 @@ def check_bounds(min_count: int | None, max_count: int | None) -> None:
         raise ValueError(f"`min_count` ({least}) is above `max_count` ({max_count})")
 
 
+COUNTS = {"min_count", "max_count"}
+
+
+def opposite_bounds(least: int, most: int | None) -> dict[str, int]:
+    """The bounds of the counts outside these. Raises `ValueError` if they lie on both sides."""
+    if most is None:
+        return {"max_count": 0} if least == 1 else {"min_count": 0, "max_count": least - 1}
+    if least > 0:
+        raise ValueError("too few and too many are both outside its bounds; ask for one of them")
+    return {"min_count": most + 1}
+
+
 def in_bounds(count: int, least: int, most: int | None) -> bool:
     return count >= least and (most is None or count <= most)
 

@@ -14,6 +14,7 @@ from steadyhand.records.base import counted, shorten
 from steadyhand.records.evaluation import EvaluationResult, Evidence, failed, inconclusive, passed
 from steadyhand.records.event import Visible
 from steadyhand.records.result import ExecutionResult
+from steadyhand.spec.quoting import Written
 
 Rows = list[dict[str, Any]]
 _SHOWN_ROWS = 20
@@ -30,7 +31,9 @@ def _asks_something(query: str) -> str:
 class DatabaseQueryParams(EvaluationParams):
     """Give at least one expectation; with several, all must hold."""
 
-    query: Annotated[str, AfterValidator(_asks_something)] = Field(description="SQL query to run after the step")
+    query: Annotated[str, AfterValidator(_asks_something), Written("sql")] = Field(
+        description="SQL query to run after the step"
+    )
     expected_rows: list[dict[str, Any]] | list[list[Any]] | None = Field(default=None, description="Expected rows")
     ordered: bool = Field(default=False, description="Whether the order of the rows matters")
     row_count: int | None = Field(default=None, ge=0, description="Exact number of rows")

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Literal
 
-from steadyhand.language.answer import Certainty, Reading
+from steadyhand.language.answer import Certainty, Ruling
 from steadyhand.language.clauses import clauses
 from steadyhand.language.lexicon import Mark, word_set
 from steadyhand.language.statements import CONTRARY, normal, small_words, stated
@@ -29,7 +29,7 @@ class Shown(Record):
 
     answer: Certainty
     where: str = ""
-    reading: Reading | None = None
+    reading: Ruling | None = None
 
 
 _PROBLEM = re.compile(
@@ -98,12 +98,12 @@ def _exchange(turns: Turns, least: int) -> Shown:
     return Shown(answer=Certainty.NO)
 
 
-def _answers(question: str, reply: str) -> Reading:
+def _answers(question: str, reply: str) -> Ruling:
     """Whether the user answers; a question back is not an answer, and an insult may not be one."""
     read, asked = clauses(reply), [clause for clause in clauses(question) if Mark.QUESTION in clause.marks]
     words = {word for clause in read for word in clause.folded}
     if not words or any(Mark.QUESTION in clause.marks for clause in read[-1:]):
-        return Reading(answer=Certainty.NO, why="it is no answer", clause=reply[:80])
+        return Ruling(answer=Certainty.NO, why="it is no answer", clause=reply[:80])
     openings = {clause.folded[0] for clause in asked}
     about = {word for clause in asked for word in clause.folded} - small_words()
     fits = (
@@ -113,9 +113,9 @@ def _answers(question: str, reply: str) -> Reading:
         or (len(words) <= 4 and "one" in words)
     )
     if fits and not words & _ABUSE:
-        return Reading(answer=Certainty.YES, why="it answers the question", clause=read[0].text)
+        return Ruling(answer=Certainty.YES, why="it answers the question", clause=read[0].text)
     why = "it may not answer the question"
-    return Reading(answer=Certainty.CANNOT_TELL, why=why, clause=read[0].text, start=read[0].start, end=read[0].end)
+    return Ruling(answer=Certainty.CANNOT_TELL, why=why, clause=read[0].text, start=read[0].start, end=read[0].end)
 
 
 def _problem_then_solution(turns: Turns) -> Shown:
@@ -130,7 +130,7 @@ def _empathy_then_solution(turns: Turns) -> Shown:
     )
 
 
-def _then(opened: Sequence[tuple[ConversationTurn, tuple[Reading, int]]], turns: Turns, *, same_speaker: bool) -> Shown:
+def _then(opened: Sequence[tuple[ConversationTurn, tuple[Ruling, int]]], turns: Turns, *, same_speaker: bool) -> Shown:
     """Whether a solution follows what `opened` found. In the agent's own message it must stand after it."""
     doubt = Shown(answer=Certainty.NO)
     for index, (turn, (opening, end)) in enumerate(opened):
@@ -157,7 +157,7 @@ def _escalation_pattern(turns: Turns) -> Shown:
     return Shown(answer=Certainty.NO)
 
 
-def _stated(sign: re.Pattern[str], said: str, *, strict: bool = True, after: int = 0) -> tuple[Reading, int]:
+def _stated(sign: re.Pattern[str], said: str, *, strict: bool = True, after: int = 0) -> tuple[Ruling, int]:
     """How what the sign stands for is said, and where its first place ends."""
     text = normal(said)
     spans = [match.span() for match in sign.finditer(text, after)]

@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from steadyhand.builtin.evaluators.judge import SET_A_JUDGE, Unjudged, ask_judge, noted, says_yes
 from steadyhand.builtin.evaluators.text import PatternText, Text, excerpt, quoted, quoted_pattern
 from steadyhand.judging.material import turn_materials
-from steadyhand.language.answer import Certainty, Reading
+from steadyhand.language.answer import Certainty, Ruling
 from steadyhand.language.statements import is_courtesy, normal, repeated
 from steadyhand.ports.agent import Judgement, Material
 from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams, Spoken
@@ -110,10 +110,10 @@ class _Doubt(Record):
     """A turn after which rules cannot tell whether it still stands."""
 
     turn: ConversationTurn
-    reading: Reading
+    reading: Ruling
 
 
-_NOT_REPEATED = Reading(
+_NOT_REPEATED = Ruling(
     answer=Certainty.CANNOT_TELL, why="the reply does not repeat it, and rules cannot tell what it implies"
 )
 

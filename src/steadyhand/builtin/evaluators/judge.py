@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
 from msgspec.structs import replace
 from pydantic import Field, field_validator, model_validator
@@ -15,12 +15,15 @@ from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams, Spok
 from steadyhand.records.base import shorten
 from steadyhand.records.evaluation import EvaluationResult, Evidence, JudgeNote, failed, inconclusive, passed
 from steadyhand.records.result import ExecutionResult
+from steadyhand.spec.quoting import Written
 
 SET_A_JUDGE = "name a judge with `--judge provider/model` or `judge` in steadyhand.toml"
 NO_JUDGE = f"not judged: no judge is set; {SET_A_JUDGE}"
 
 
 class LlmJudgeParams(EvaluationParams):
+    not_negated: ClassVar[str] = "set `expected: no`"
+
     prompt: str = Field(min_length=1, description="Question to the judge")
     expected: str = Field(
         default="yes", description="The answer that passes: yes, no, or a confidence such as 0.8+, 0.3- or 0.2-0.9"
@@ -28,7 +31,7 @@ class LlmJudgeParams(EvaluationParams):
     capabilities: list[str] = Field(
         default=[], min_length=1, description="Capabilities that the agent must have shown; a yes requires all of them"
     )
-    json_schema: dict[str, Any] | None = Field(
+    json_schema: Annotated[dict[str, Any], Written("schema")] | None = Field(
         default=None, description="Schema of the judge's answer; it must allow a judgment"
     )
     looks_at: list[Part] = Field(default=list(PARTS), description="What the judge is shown")

@@ -16,7 +16,7 @@ from steadyhand.builtin.evaluators.text import Text, final_reply
 from steadyhand.judging.expected import parse_expected
 from steadyhand.judging.material import materials_of
 from steadyhand.language.amounts import parse_value
-from steadyhand.language.answer import Certainty, Reading
+from steadyhand.language.answer import Certainty, Ruling
 from steadyhand.language.checks import Advises, Check, Chooses, Forbids, NothingElse, States
 from steadyhand.language.meaning import evident, read
 from steadyhand.ports.agent import Question
@@ -79,10 +79,15 @@ class MeaningParams(EvaluationParams):
 
 class AdvisesParams(MeaningParams):
     action: Names = Field(description="The act, or several ways to name it: `give adrenaline`, `use the auto-injector`")
+    at_once: bool = Field(
+        default=False, description="An act ordered only on a condition, for later, or left to others fails the check"
+    )
+    before: Names | None = Field(default=None, description="What must not come before the act, if the answer has it")
 
     @property
     def check(self) -> Check:
-        return Advises(action=_tuple(self.action))
+        before = () if self.before is None else _tuple(self.before)
+        return Advises(action=_tuple(self.action), at_once=self.at_once, before=before)
 
 
 class ForbidsParams(MeaningParams):
@@ -132,6 +137,7 @@ class ChoosesParams(MeaningParams):
 
 
 class NothingElseParams(MeaningParams):
+    stands_alone: ClassVar[str] = "it reads what the checks beside it leave"
     needs_beside: ClassVar[tuple[str, ...]] = ("advises", "forbids", "states", "chooses")
 
     judge_criterion: Text | None = Field(
@@ -176,7 +182,7 @@ class MeaningEvaluator:
         return await self._asked(params, found, result, context)
 
     async def _asked(
-        self, params: MeaningParams, found: Reading, result: ExecutionResult, context: EvaluationContext
+        self, params: MeaningParams, found: Ruling, result: ExecutionResult, context: EvaluationContext
     ) -> EvaluationResult:
         evidence = _evidence(found)
         unsure = f"the reader cannot tell: {found.why}"
@@ -257,7 +263,7 @@ def _check(spec: EvaluationSpec) -> Check:
     return check
 
 
-def _evidence(found: Reading) -> Evidence:
+def _evidence(found: Ruling) -> Evidence:
     if not found.clause:
         return Evidence(found=found.why, where="reply")
     return Evidence(

@@ -10,7 +10,7 @@ from pydantic import Field
 from steadyhand.builtin.evaluators.judge import Unjudged, ask_judge, noted
 from steadyhand.builtin.evaluators.text import PositiveShare, Text, quoted
 from steadyhand.judging.material import turn_materials
-from steadyhand.language.answer import Certainty, Reading
+from steadyhand.language.answer import Certainty, Ruling
 from steadyhand.language.keywords import keyword_readings
 from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams, Spoken
 from steadyhand.records.base import Record
@@ -141,7 +141,7 @@ class Hit(Record):
     text: str
     sign: bool
     positive: bool | None
-    reading: Reading
+    reading: Ruling
 
 
 def hits(spoken: Iterable[tuple[int, str]], positive: Sequence[str], negative: Sequence[str]) -> list[Hit]:

@@ -139,6 +139,8 @@ class SequenceRule(EvaluationParams):
 
 
 class SequenceParams(EvaluationParams):
+    not_negated: ClassVar[str] = "each rule has its own opposite, such as `never` and `always`"
+
     rules: list[SequenceRule] = Field(min_length=1, description="Rules about the order of actions; all must hold")
 
 

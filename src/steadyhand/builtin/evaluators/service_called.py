@@ -23,6 +23,7 @@ from steadyhand.builtin.evaluators.action_match import (
     unknown_outcome,
 )
 from steadyhand.builtin.evaluators.count_bounds import (
+    COUNTS,
     check_bounds,
     exceeds,
     fewest,
@@ -30,6 +31,7 @@ from steadyhand.builtin.evaluators.count_bounds import (
     in_bounds,
     is_settled,
     least_of,
+    opposite_bounds,
     times,
     with_conditions,
 )
@@ -83,6 +85,10 @@ class ServiceCalledParams(EvaluationParams):
     @property
     def least(self) -> int:
         return least_of(self.min_count, self.max_count)
+
+    def opposite(self) -> tuple[str, dict[str, Any]]:
+        bounds = opposite_bounds(self.least, self.max_count)
+        return "service_called", {**self.model_dump(exclude_unset=True, exclude=COUNTS), **bounds}
 
     @property
     def counting(self) -> frozenset[ActionStatus]:

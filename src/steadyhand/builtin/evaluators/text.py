@@ -1,4 +1,5 @@
-"""Checks on words: `string_contains`, `regex_match` and the invariants `regex`, `contains` and `not_contains`.
+"""Checks on words: `string_contains`, `regex_match`, `not_regex` and the invariants `regex`, `contains` and
+`not_contains`.
 
 Where the file does not say how to read a reply, each uses the safe reading: `contains` is case-sensitive,
 `not_contains` is not. The text that a check reads, how it is quoted, and the types of parameters are shared with other
@@ -8,22 +9,34 @@ evaluators.
 from __future__ import annotations
 
 import functools
-from typing import Annotated, ClassVar, Literal
+from collections.abc import Sequence
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import regex
-from pydantic import AfterValidator, Field
+from msgspec.structs import replace
+from pydantic import AfterValidator, Field, model_validator
 
 from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams, Spoken, TextCheck
 from steadyhand.records.base import Record, shorten
 from steadyhand.records.chat import Message
-from steadyhand.records.evaluation import EvaluationResult, Evidence, failed, inconclusive, passed
+from steadyhand.records.evaluation import (
+    EvaluationResult,
+    EvaluationSpec,
+    Evidence,
+    Verdict,
+    failed,
+    inconclusive,
+    passed,
+)
 from steadyhand.records.result import ExecutionResult
 from steadyhand.records.scenario import Ask, Converse, Step
 from steadyhand.spec.patterns import inspect_pattern, is_blank
+from steadyhand.spec.quoting import PROSE, Written
 from steadyhand.text_match import Span, compiled, find, find_forbidden, is_forbidden, nfc, search
 
 Scope = Literal["reply", "agent", "transcript"]
 _GAP = "\n\n"
+_TIMED_OUT = "timed out"
 _CUT = "some of the output was too long to keep, so its absence proves nothing"
 LIMIT = 200
 PATTERN_LIMIT = 60
@@ -46,6 +59,14 @@ Text = Annotated[str, AfterValidator(_not_blank)]
 
 
 def _compiles(pattern: str) -> str:
+    return _checked(pattern, "fail")
+
+
+def _compiles_to_forbid(pattern: str) -> str:
+    return _checked(pattern, "pass")
+
+
+def _checked(pattern: str, never: str) -> str:
     try:
         compiled(pattern, case_sensitive=False)
         if nfc(pattern) != pattern:
@@ -53,12 +74,13 @@ def _compiles(pattern: str) -> str:
     except regex.error as error:
         raise ValueError(f"not a valid regular expression: {error}") from error
     if inspect_pattern(pattern).always:
-        raise ValueError("the pattern matches any text, even an empty one, so the check can never fail")
+        raise ValueError(f"the pattern matches any text, even an empty one, so the check can never {never}")
     return pattern
 
 
-PatternText = Annotated[str, Field(min_length=1), AfterValidator(_compiles)]
+PatternText = Annotated[str, Field(min_length=1), AfterValidator(_compiles), Written("regex")]
 """A regular expression in a file: compiled when the file is loaded, so that a bad one is an error there."""
+ForbiddenPattern = Annotated[str, Field(min_length=1), AfterValidator(_compiles_to_forbid), Written("regex")]
 
 
 class SubjectPart(Record):
@@ -142,14 +164,19 @@ def _given(result: ExecutionResult, context: EvaluationContext) -> tuple[Message
 def _opening(step: Step, context: EvaluationContext) -> tuple[Message, ...]:
     """The messages the step begins with, if this check belongs to it."""
     match step.task:
-        case Ask(messages=messages) if context.spec in step.evaluations:
+        case Ask(messages=messages) if _holds(step.evaluations, context.spec):
             return messages
         case Converse(opening=opening, config=config):
             scripted = (spec for entry in config.script for spec in entry.evaluations)
             own = (*step.evaluations, *config.turn_evaluations, *config.final_evaluations, *scripted)
-            return opening if context.spec in own else ()
+            return opening if _holds(own, context.spec) else ()
         case _:
             return ()
+
+
+def _holds(specs: Sequence[EvaluationSpec], spec: EvaluationSpec) -> bool:
+    """Whether the check stands among them, or in a group of theirs."""
+    return spec in specs or any(spec in group.leaves for group in specs if group.parts)
 
 
 def excerpt(text: str, place: Span | None = None) -> str:
@@ -172,9 +199,13 @@ def quoted_pattern(pattern: str) -> str:
 
 
 class StringContainsParams(EvaluationParams):
-    value: Text = Field(min_length=1, description="Text that must occur")
+    value: Annotated[Text, PROSE] = Field(min_length=1, description="Text that must occur")
     case_sensitive: bool = Field(default=False, description="Whether case matters")
     scope: Scope = Field(default="reply", description="What is searched")
+
+    def opposite(self) -> tuple[str, dict[str, Any]]:
+        """A person must not read it in any spelling."""
+        return "not_contains", self.model_dump(exclude_unset=True)
 
 
 class RegexMatchParams(EvaluationParams):
@@ -190,13 +221,38 @@ class RegexInvariantParams(EvaluationParams):
 
 
 class ContainsParams(EvaluationParams):
-    pattern: Text = Field(min_length=1, description="Text that must occur")
+    pattern: Annotated[Text, PROSE] = Field(min_length=1, description="Text that must occur")
     case_sensitive: bool = Field(default=True, description="Whether case matters")
     scope: Scope = Field(default="reply", description="What is searched")
 
+    def opposite(self) -> tuple[str, dict[str, Any]]:
+        """A person must not read it in any spelling."""
+        return "not_contains", self.model_dump(exclude_unset=True)
+
 
 class NotContainsParams(EvaluationParams):
-    pattern: Text = Field(min_length=1, description="Text that must not occur")
+    value: Annotated[Text, PROSE] | None = Field(default=None, min_length=1, description="Text that must not occur")
+    pattern: Annotated[Text, PROSE] | None = Field(
+        default=None, min_length=1, description="The same, as a safety invariant has it"
+    )
+    case_sensitive: bool = Field(default=False, description="Whether case matters")
+    scope: Scope = Field(default="reply", description="What is searched")
+
+    @model_validator(mode="after")
+    def _one_text(self) -> Self:
+        if (self.value is None) == (self.pattern is None):
+            raise ValueError("give the text that must not occur as `value`, or as `pattern` in a safety invariant")
+        return self
+
+    @property
+    def piece(self) -> str:
+        return self.value or self.pattern or ""
+
+
+class NotRegexParams(EvaluationParams):
+    on_invariant: ClassVar[bool] = True
+
+    pattern: ForbiddenPattern = Field(description="Regular expression that must not match anywhere")
     case_sensitive: bool = Field(default=False, description="Whether case matters")
     scope: Scope = Field(default="reply", description="What is searched")
 
@@ -282,14 +338,45 @@ class NotContains(_ReadsWords):
         self, params: NotContainsParams, result: ExecutionResult, context: EvaluationContext
     ) -> EvaluationResult:
         words = subject(result, params.scope, context)
-        return check_absent(words, params.pattern, case_sensitive=params.case_sensitive)
+        return check_absent(words, params.piece, case_sensitive=params.case_sensitive)
 
     def on_text(self, params: NotContainsParams) -> TextCheck | None:
         if params.scope != "reply":
             return None
 
         async def lacks(text: str) -> bool:
-            return not is_forbidden(text, params.pattern, case_sensitive=params.case_sensitive)
+            return not is_forbidden(text, params.piece, case_sensitive=params.case_sensitive)
+
+        return lacks
+
+
+class NotRegex(_ReadsWords):
+    type: ClassVar[str] = "not_regex"
+    fails_for_good: ClassVar[bool] = True
+    only_forbids: ClassVar[bool] = True
+    params: ClassVar[type[EvaluationParams]] = NotRegexParams
+
+    async def evaluate(
+        self, params: NotRegexParams, result: ExecutionResult, context: EvaluationContext
+    ) -> EvaluationResult:
+        words = subject(result, params.scope, context)
+        found = await check_pattern(words, params.pattern, case_sensitive=params.case_sensitive)
+        if found.evidence is None or found.evidence.found == _TIMED_OUT:
+            return found
+        expected = _expected("no match for ", quoted_pattern(params.pattern), params.case_sensitive)
+        evidence = replace(found.evidence, expected=expected)
+        if found.verdict is Verdict.PASSED:
+            return failed(found.message, evidence=evidence, rests_on="presence")
+        if found.verdict is Verdict.FAILED:
+            return passed(found.message, evidence=replace(evidence, excerpt=None), rests_on="absence")
+        return replace(found, evidence=evidence)
+
+    def on_text(self, params: NotRegexParams) -> TextCheck | None:
+        if params.scope != "reply":
+            return None
+
+        async def lacks(text: str) -> bool:
+            return await search(params.pattern, text, case_sensitive=params.case_sensitive) is None
 
         return lacks
 
@@ -316,7 +403,7 @@ def check_absent(subject: Subject, piece: str, *, case_sensitive: bool) -> Evalu
     except TimeoutError:
         return inconclusive(
             f"searching {len(text)} characters for {quoted(piece)} timed out after 1 second",
-            evidence=Evidence(expected=expected, found="timed out", where=subject.label, excerpt=excerpt(text)),
+            evidence=Evidence(expected=expected, found=_TIMED_OUT, where=subject.label, excerpt=excerpt(text)),
         )
     if found is not None:
         return failed(_contains(subject, piece, found), evidence=_seen(subject, expected, found), rests_on="presence")
@@ -338,7 +425,7 @@ async def check_pattern(subject: Subject, pattern: str, *, case_sensitive: bool)
         return inconclusive(
             f"searching {len(text)} characters for {shown} timed out after 1 second; "
             "simplify the pattern, such as by removing nested repetition",
-            evidence=Evidence(expected=expected, found="timed out", where=subject.label, excerpt=excerpt(text)),
+            evidence=Evidence(expected=expected, found=_TIMED_OUT, where=subject.label, excerpt=excerpt(text)),
         )
     if span is None:
         evidence = Evidence(expected=expected, found=_no_match(text), where=subject.label, excerpt=excerpt(text))

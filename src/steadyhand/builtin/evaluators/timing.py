@@ -28,6 +28,8 @@ _NOTICED_MS = 50.0
 
 
 class LatencyBudgetParams(EvaluationParams):
+    stands_alone: ClassVar[str] = "it grades the latency of the whole answer"
+
     target_ms: PositiveMilliseconds = Field(description="Ideal response time, in milliseconds")
     acceptable_ms: PositiveMilliseconds = Field(description="Acceptable response time, in milliseconds")
     critical_ms: PositiveMilliseconds = Field(description="Response time beyond which the check fails, in milliseconds")

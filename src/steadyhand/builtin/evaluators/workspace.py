@@ -12,9 +12,10 @@ from steadyhand.builtin.evaluators.text import LIMIT, Subject, SubjectPart, chec
 from steadyhand.errors import WorkspaceError
 from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams
 from steadyhand.records.base import counted, shorten
-from steadyhand.records.evaluation import EvaluationResult, Evidence, failed, passed
+from steadyhand.records.evaluation import EvaluationResult, Evidence, Ground, failed, passed
 from steadyhand.records.event import Visible
 from steadyhand.records.result import CommandResult, ExecutionResult
+from steadyhand.spec.quoting import Written
 
 
 def relative(path: str) -> str:
@@ -73,7 +74,7 @@ class FileContainsParams(EvaluationParams):
 
 
 class CommandExitCodeIsParams(EvaluationParams):
-    command: Annotated[str, AfterValidator(_checks_something)] = Field(
+    command: Annotated[str, AfterValidator(_checks_something), Written("shell", free=False)] = Field(
         description="Command to run in the environment after the step"
     )
     expected_code: int = Field(default=0, ge=0, le=255, description="Expected exit code")
@@ -108,7 +109,7 @@ class FileContains:
         content = await context.environment.read(params.path)
         if content is None:
             files = await context.environment.list_files()
-            return _missing(params.path, f"{params.value!r} in {params.path}", files)
+            return _missing(params.path, f"{params.value!r} in {params.path}", files, "neither")
         text = content.decode("utf-8", "replace")
         words = Subject(SubjectPart(label=params.path, text=text))
         return check_contains(words, params.value, case_sensitive=params.case_sensitive)
@@ -139,7 +140,8 @@ class CommandExitCodeIs:
             # A command that is expected to fail usually asks whether something is absent.
             ground = "absence" if params.expected_code else None
             return passed(message, evidence=evidence, figures=figures, rests_on=ground)
-        return failed(f"{message}; expected exit code {params.expected_code}", evidence=evidence, figures=figures)
+        message = f"{message}; expected exit code {params.expected_code}"
+        return failed(message, evidence=evidence, figures=figures, rests_on="neither" if ran.timed_out else None)
 
 
 async def _size(context: EvaluationContext, path: str) -> str | None:
@@ -153,11 +155,12 @@ async def _size(context: EvaluationContext, path: str) -> str | None:
     return None if content is None else counted(len(content), "byte")
 
 
-def _missing(path: str, expected: str, files: Sequence[str]) -> EvaluationResult:
+def _missing(path: str, expected: str, files: Sequence[str], rests_on: Ground | None = None) -> EvaluationResult:
     there = excerpt(", ".join(files)) or "none"
     return failed(
         f"{path} does not exist in the workspace; files there: {there}",
         evidence=Evidence(expected=expected, found="no such file", where="workspace", excerpt=there),
+        rests_on=rests_on,
     )
 
 

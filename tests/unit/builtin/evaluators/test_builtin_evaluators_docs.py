@@ -18,7 +18,8 @@ INVARIANTS = {"regex", "contains", "not_contains", "judge"}
 @pytest.mark.parametrize("type_", sorted(EVALUATORS.keys() - INVARIANTS))
 def test_every_parameter_and_default_is_in_the_reference(registry, type_):
     rows = dict(re.findall(r"^\| `(\w+)` \| (.*?) \|", SECTIONS[type_], re.MULTILINE))
-    for name, field in registry.evaluator(type_).params.model_fields.items():
+    for field_name, field in registry.evaluator(type_).params.model_fields.items():
+        name = field.alias or field_name
         if field.is_required():
             assert rows[name] == "required"
         elif isinstance(field.default, bool):
