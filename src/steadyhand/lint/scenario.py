@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import regex
+from msgspec.structs import replace
 
 from steadyhand.language.refusal import REFUSALS
 from steadyhand.lint.mutants import negated
@@ -61,6 +62,7 @@ CODES: dict[str, str] = {
     "few-examples": "there are too few example answers to try the checks on",
     "echo-passes": "repeating the question passes the whole scenario",
     "silence-passes": "an empty reply passes the whole scenario",
+    "cases-alike": "a good answer to one case passes every check of another",
     "no-judge-criterion": "a meaning check has nothing to ask a judge where the reader is not sure",
     "unknown-lint-code": "`x-lint-ignore` names a code that does not exist",
     "no-invariants": "a decision scenario has no invariants",
@@ -71,8 +73,11 @@ CODES: dict[str, str] = {
     "never-applies": "a termination condition can never apply",
     "no-evaluations": "a scenario evaluates nothing",
     "refusal-passes": "a refusal passes the whole scenario",
+    "unused-column": "no text uses a column of a table of cases",
+    "duplicate-case": "two cases have the same values",
+    "replaces-checks": "a list with checks replaces that of the file that a scenario extends",
 }
-"""What each code means. The last eight are loader warnings, which lint repeats."""
+"""What each code means. The last eleven are loader warnings, which lint repeats."""
 
 
 class _Texts(NamedTuple):
@@ -102,7 +107,7 @@ def lint_scenario(scenario: Scenario) -> list[Problem]:
             wanted = pattern_of(evaluation.params)
             if evaluation.type in _MEANING and not evaluation.params.get("judge_criterion"):
                 found.append(_Check(evaluation, "", texts).problem("no-judge-criterion", _UNASKED))
-            if wanted is not None:
+            if wanted is not None and not evaluation.negate:
                 found.extend(_lint_evaluation(_Check(evaluation, wanted, texts)))
     return [*found, *_lint_whole(scenario, {problem.code for problem in found})]
 
@@ -142,17 +147,17 @@ def _lint_whole(scenario: Scenario, found: set[str]) -> Iterator[Problem]:
     decision, and a check that repeating the question satisfies is among those `found`."""
     if scenario.expects == "defer":
         return
-    if _passed_by(scenario, lambda _: ""):
+    if passed_by(scenario, lambda _: ""):
         yield _warning(scenario.place, "silence-passes", f"an empty reply passes every check; {_DEMAND}")
-    passing = next((said for said in REFUSALS if _passed_by(scenario, lambda _, said=said: said)), None)
+    passing = next((said for said in REFUSALS if passed_by(scenario, lambda _, said=said: said)), None)
     if passing is not None:
-        if scenario.constraint is None:
+        if scenario.constraint is None or scenario.case is not None:
             yield _warning(scenario.place, "refusal-passes", f'a refusal passes every check: "{passing}"; {_DEMAND}')
-    elif "matches-prompt" not in found and any(_passed_by(scenario, each) for each in (_last_message, _whole_prompt)):
+    elif "matches-prompt" not in found and any(passed_by(scenario, each) for each in (_last_message, _whole_prompt)):
         yield _warning(scenario.place, "echo-passes", f"repeating the question passes every check; {_DEMAND}")
 
 
-def _passed_by(scenario: Scenario, answer_to: Callable[[Step], str | None]) -> bool:
+def passed_by(scenario: Scenario, answer_to: Callable[[Step], str | None]) -> bool:
     """Whether the scenario is known to pass if every step is answered like this."""
     held: list[bool] = []
     for step in scenario.steps:
@@ -209,6 +214,9 @@ def _lint_kind(check: _Check) -> Iterator[Problem]:
 def _holds(check: _Check, answer: str) -> bool | None:
     """Whether the check passes on an answer; None if that cannot be decided here."""
     kind, params = check.evaluation.type, check.evaluation.params
+    if check.evaluation.negate:
+        held = _holds(_Check(replace(check.evaluation, negate=False), check.wanted, check.texts), answer)
+        return None if held is None else not held
     case_sensitive = bool(params.get("case_sensitive", kind == "contains"))
     try:
         if kind in _SEARCHES:
@@ -217,6 +225,8 @@ def _holds(check: _Check, answer: str) -> bool | None:
             return find(answer, check.wanted, case_sensitive=case_sensitive) is not None
         if kind == "not_contains":
             return not is_forbidden(answer, check.wanted, case_sensitive=case_sensitive)
+        if kind == "not_regex":
+            return not Pattern(check.wanted, case_sensitive=case_sensitive).found_in(answer)
     except _UNREADABLE:
         pass
     return None

@@ -7,13 +7,14 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from pathlib import PurePath
 from typing import Any, NamedTuple, cast
 
+from msgspec.structs import replace
 from pydantic import BaseModel, ValidationError
 
 from steadyhand.errors import UsageError
 from steadyhand.language.thoughts import tags_of
 from steadyhand.records.base import shorten
 from steadyhand.records.chat import Message
-from steadyhand.records.evaluation import EvaluationSpec
+from steadyhand.records.evaluation import GROUPS, EvaluationSpec
 from steadyhand.records.scenario import (
     Ask,
     Character,
@@ -29,11 +30,13 @@ from steadyhand.spec.agent_shapes import (
     AgentShape,
     CharacterShape,
     EvaluationHead,
+    GroupHead,
     MockShape,
     PluginShape,
     RunStepShape,
 )
 from steadyhand.spec.conversation import check_conversation, lower_conversation
+from steadyhand.spec.groups import group_key, negated, read_group
 from steadyhand.spec.patterns import inspect_pattern
 from steadyhand.spec.setup import check_services, digest_with, lower_setup, read_sql, read_virtual_fs
 from steadyhand.spec.validation import FieldPath, Findings, advice, describe, has_misspelt, mappings, validate
@@ -194,6 +197,8 @@ def check_companions(entries: Any, key: str, path: FieldPath, vocabulary: Vocabu
 
 
 def _read(entry: dict[str, Any], path: FieldPath, vocabulary: Vocabulary, findings: Findings) -> EvaluationSpec | None:
+    if (key := group_key(entry)) is not None:
+        return _read_group(entry, key, path, vocabulary, findings)
     type_, catalogue = entry.get("type"), vocabulary.catalogue
     if isinstance(type_, str) and type_ and type_ not in catalogue:
         message, hint = f"unknown evaluation type {describe(type_)}", advice(type_, sorted(catalogue))
@@ -213,14 +218,57 @@ def _read(entry: dict[str, Any], path: FieldPath, vocabulary: Vocabulary, findin
     params = validate(catalogue[type_], rest, path, findings, also=COMMON_KEYS)
     if head is None or params is None:
         return None
-    return EvaluationSpec(
+    spec = EvaluationSpec(
         type=type_,
         place=findings.document.locate(path),
-        params=params.model_dump(exclude_unset=True, by_alias=False),
+        params=params.model_dump(exclude_unset=True, by_alias=True),
         description=head.description,
         weight=head.weight,
         empty_ok=head.empty_ok,
     )
+    return negated(spec, params, path, findings) if head.negate else spec
+
+
+def _read_group(
+    entry: dict[str, Any], key: str, path: FieldPath, vocabulary: Vocabulary, findings: Findings
+) -> EvaluationSpec | None:
+    rest = {name: each for name, each in entry.items() if name not in (*GROUPS, "type")}
+    head = validate(GroupHead, rest, path, findings, also=(key,))
+
+    def read(part: dict[str, Any], at: FieldPath) -> EvaluationSpec | None:
+        return _part(part, at, vocabulary, findings)
+
+    group = read_group(entry, path, findings, key=key, type_key="type", read=read)
+    if head is None or group is None:
+        return None
+    spec = with_empty_ok(group) if head.empty_ok else group
+    return replace(spec, description=head.description, weight=head.weight, negate=head.negate)
+
+
+def _part(entry: dict[str, Any], path: FieldPath, vocabulary: Vocabulary, findings: Findings) -> EvaluationSpec | None:
+    """A check of a group."""
+    return alone(_read(entry, path, vocabulary, findings), entry, path, vocabulary.catalogue, findings)
+
+
+def alone(
+    spec: EvaluationSpec | None, entry: dict[str, Any], path: FieldPath, catalogue: Catalogue, findings: Findings
+) -> EvaluationSpec | None:
+    """The check, unless it or one of its keys has no meaning in a group."""
+    for key in ("weight", "severity"):
+        if key in entry:
+            findings.error(
+                (*path, key), f"a check in a group has no `{key}`; give it to the group", "conflict", key=True
+            )
+            return None
+    why: str = getattr(catalogue.get(spec.type), "stands_alone", "") if spec is not None else ""
+    if spec is not None and why:
+        findings.error(path, f"{spec.type} cannot be in a group: {why}", "conflict")
+        return None
+    return spec
+
+
+def with_empty_ok(spec: EvaluationSpec) -> EvaluationSpec:
+    return replace(spec, empty_ok=True, parts=tuple(map(with_empty_ok, spec.parts)))
 
 
 def _unchecked(entry: dict[str, Any], head: EvaluationHead, path: FieldPath, findings: Findings) -> EvaluationSpec:
@@ -232,6 +280,7 @@ def _unchecked(entry: dict[str, Any], head: EvaluationHead, path: FieldPath, fin
         description=head.description,
         weight=head.weight,
         empty_ok=head.empty_ok,
+        negate=head.negate,
     )
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, GetJsonSchemaHandler, model_validator
 from pydantic_core import CoreSchema
 
+from steadyhand.spec.quoting import CHECK, DATA, FIXED, PROSE, Written
 from steadyhand.spec.validation import (
     REASONING_TAGS,
     FreeForm,
@@ -20,7 +21,17 @@ from steadyhand.spec.validation import (
     Trials,
 )
 
-EvaluationEntry = dict[str, Any]
+EvaluationEntry = Annotated[dict[str, Any], CHECK]
+Prose = Annotated[str, PROSE]
+Data = Annotated[FreeForm, DATA]
+_CODE = Written(
+    by="lang",
+    of={
+        **dict.fromkeys((None, "bash", "sh"), "shell"),
+        "python": "python",
+        **dict.fromkeys(("node", "javascript"), "javascript"),
+    },
+)
 
 
 class EvaluationHead(Shape):
@@ -33,26 +44,44 @@ class EvaluationHead(Shape):
         default=False,
         description="Whether an empty reply is evaluated; otherwise it fails every check on what was said",
     )
+    negate: bool = Field(
+        default=False, description="Whether it passes where it would fail; silence fails it all the same"
+    )
+
+
+class GroupHead(Shape):
+    """The keys of a group of checks besides the checks."""
+
+    description: str | None = Field(default=None, description="What the group is for; shown in reports")
+    weight: float = Field(default=1.0, ge=0, description="Its share under the judgment strategy `weighted`")
+    empty_ok: bool = Field(default=False, description="Whether an empty reply is evaluated; otherwise it fails")
+    negate: bool = Field(default=False, description="Whether the group passes where it would fail")
 
 
 class MockWhenShape(Shape):
     """When a mock applies; everything given must hold."""
 
-    args: list[Any] | None = Field(default=None, description="The whole argument list, or a list of such lists")
-    input: FreeForm | None = Field(default=None, description="Named parameters, matched as a subset")
-    context: FreeForm | None = Field(
+    args: Annotated[list[Any] | None, DATA] = Field(
+        default=None, description="The whole argument list, or a list of such lists"
+    )
+    input: Data | None = Field(default=None, description="Named parameters, matched as a subset")
+    context: Data | None = Field(
         default=None,
         description="Facts about the trial, matched as a subset: the scenario's name, step, turn, ids and `context`",
     )
-    matcher: Name | None = Field(default=None, description="JavaScript over args, input and context")
-    partial_args: list[Any] | None = Field(default=None, alias="partialArgs", description="The first arguments")
+    matcher: Annotated[Name, Written("javascript")] | None = Field(
+        default=None, description="JavaScript over args, input and context"
+    )
+    partial_args: Annotated[list[Any] | None, DATA] = Field(
+        default=None, alias="partialArgs", description="The first arguments"
+    )
 
 
 class MockErrorShape(Shape):
     """The error a mock answers with."""
 
-    code: str | None = Field(default=None, description="Error code that the agent sees")
-    message: str | None = Field(default=None, description="Error message that the agent sees")
+    code: Prose | None = Field(default=None, description="Error code that the agent sees")
+    message: Prose | None = Field(default=None, description="Error message that the agent sees")
     status: int | None = Field(default=None, description="HTTP status that the agent sees")
 
 
@@ -71,14 +100,16 @@ class MockShape(Shape):
     when: MockWhenShape = Field(
         default=MockWhenShape.model_construct(), description="When the mock applies. Default: always"
     )
-    response: Any = Field(default=None, description="What the call returns; any value")
-    response_fn: Name | None = Field(default=None, alias="responseFn", description="A JavaScript function")
+    response: Annotated[Any, DATA] = Field(default=None, description="What the call returns; any value")
+    response_fn: Annotated[Name, Written("javascript")] | None = Field(
+        default=None, alias="responseFn", description="A JavaScript function"
+    )
     error: MockErrorShape | None = Field(default=None, description="The error the call fails with")
     metadata: MockMetadataShape = Field(
         default=MockMetadataShape.model_construct(), description="How the mock answers: delay and chance of failure"
     )
     description: str = Field(default="", description="Description of the method, as shown to the agent")
-    parameters: dict[str, Any] | None = Field(
+    parameters: Annotated[dict[str, Any], Written("schema")] | None = Field(
         default=None, description="JSON Schema of the named parameters, as shown to the agent; must describe an object"
     )
 
@@ -86,16 +117,18 @@ class MockShape(Shape):
 class RealServiceShape(Shape):
     """A real service behind the mocks: calls that no mock matches go to it."""
 
-    mcp: Name = Field(description="An MCP server: the command line that starts it, or its http:// or https:// URL")
+    mcp: Annotated[Name, Written("name")] = Field(
+        description="An MCP server: the command line that starts it, or its http:// or https:// URL"
+    )
     timeout: Milliseconds = Field(default=60_000, description="Time limit for one call, in milliseconds")
 
 
 class DatabaseShape(Shape):
     """The initial contents of the trial's database: `sql` or `sql_file`, then `records`."""
 
-    sql: str | None = Field(default=None, description="SQL statements to run first")
+    sql: Annotated[str, Written("sql")] | None = Field(default=None, description="SQL statements to run first")
     sql_file: Name | None = Field(default=None, description="Relative to the scenario file")
-    records: dict[str, list[dict[str, Any]]] = Field(default={}, description="Rows to insert, by table")
+    records: dict[str, list[Data]] = Field(default={}, description="Rows to insert, by table")
     url: Name | None = Field(default=None, description="Default: a fresh SQLite file for each trial")
 
 
@@ -106,23 +139,23 @@ class SetupShape(Shape):
     services: dict[Name, RealServiceShape] = Field(
         default={}, description="Real services behind the mocks, by name: calls that no mock matches go to them"
     )
-    virtual_fs: dict[str, str] = Field(default={}, description="Files to create in the workspace, as path to content")
+    virtual_fs: dict[str, Prose] = Field(default={}, description="Files to create in the workspace, as path to content")
     database: DatabaseShape | None = Field(default=None, description="What the trial's database holds at the start")
 
 
 class UserSimulatorShape(Shape):
     """Who the simulated user is and how they talk."""
 
-    persona: str = Field(description="Who the user is")
-    objective: str = Field(description="What the user wants")
+    persona: Prose = Field(description="Who the user is")
+    objective: Prose = Field(description="What the user wants")
     model_type: Name = Field(
         default="TEXT_LARGE", description="Model that plays the user: provider/model, or an alias of the configuration"
     )
     temperature: Temperature = Field(default=0.7, description="Temperature of the model that plays the user")
     max_tokens: int = Field(default=200, ge=50, le=500, description="Maximum number of tokens in one user message")
-    style: str | None = Field(default=None, description="How the user writes")
-    constraints: list[str] = Field(default=[], description="What the user must or must not do")
-    emotional_state: str | None = Field(default=None, description="How the user feels")
+    style: Prose | None = Field(default=None, description="How the user writes")
+    constraints: list[Prose] = Field(default=[], description="What the user must or must not do")
+    emotional_state: Prose | None = Field(default=None, description="How the user feels")
     knowledge_level: Literal["beginner", "intermediate", "expert"] = Field(
         default="intermediate", description="How much the user knows about the subject"
     )
@@ -168,7 +201,7 @@ class DebugOptionsShape(Shape):
 class ScriptedTurnShape(Shape):
     """What the user says next: a string, or `say`, or `simulate: true`; and what to check after the agent's answer."""
 
-    say: Name | None = Field(default=None, description="What the user says")
+    say: Annotated[Name, PROSE] | None = Field(default=None, description="What the user says")
     simulate: bool = Field(default=False, description="Let the user simulator speak in this turn")
     type: Name | None = Field(default=None, description="What this turn is meant to do, for the report")
     evaluations: list[EvaluationEntry] = Field(default=[], description="Checks after the agent's answer to this turn")
@@ -253,8 +286,8 @@ class RunStepShape(Shape):
 
     name: Name | None = Field(default=None, description="Name of the step, for reports")
     lang: Name | None = Field(default=None, description="Language of `code`; default bash")
-    code: str | None = Field(default=None, description="Code to run in the environment")
-    input: str | None = Field(default=None, description="What the agent is asked")
+    code: Annotated[str, _CODE] | None = Field(default=None, description="Code to run in the environment")
+    input: Prose | None = Field(default=None, description="What the agent is asked")
     evaluations: list[EvaluationEntry] = Field(default=[], description="Checks when the step has ended")
     conversation: ConversationShape | None = Field(
         default=None, description="A conversation with a user, instead of a single question"
@@ -269,18 +302,45 @@ class JudgmentShape(Shape):
     threshold: PassRate | None = Field(default=None, description="For weighted: the share of weight that must pass")
 
 
+class CasesShape(Shape):
+    """A table of cases: `rows`, or a `file`."""
+
+    file: Name | None = Field(
+        default=None, description="A .csv, .jsonl or .yaml file with a case in every row, relative to this file"
+    )
+    rows: list[FreeForm] | None = Field(default=None, description="The cases, as mappings of names to values")
+    id: Name = Field(default="id", description="The column with the name of the case; no two have the same")
+    optional: list[Name] = Field(
+        default=[], description="Columns in which a cell may be empty. What is part of a check never may"
+    )
+
+
+CasesField = list[FreeForm] | CasesShape
+CASES = (
+    "Run the scenario once for each of these cases, with the case's value for each `{{ name }}` in its texts: a list "
+    "of mappings, each with an `id`, or a table in a file"
+)
+
+
+EXTENDS = "A file with keys that this one adds to or replaces; `+key` adds to a list. Relative to this file"
+
+
 class AgentShape(Shape):
     """A task or conversation for an agent, and what to check afterwards."""
 
-    id: Name | None = Field(default=None, description="Default: made from the file's name")
-    name: Name = Field(description="Name of the scenario, for reports")
-    description: str = Field(description="What the scenario is about")
+    id: Annotated[Name, FIXED] | None = Field(default=None, description="Default: made from the file's name")
+    name: Annotated[Name, PROSE] = Field(description="Name of the scenario, for reports")
+    description: Prose = Field(description="What the scenario is about")
     tags: list[str] = Field(default=[], description="Tags to select scenarios by (--tag)")
-    agent: Name | None = Field(default=None, description="Which agent to test, such as python:package.module:name")
+    cases: CasesField | None = Field(default=None, description=CASES)
+    extends: Name | None = Field(default=None, description=EXTENDS)
+    agent: Annotated[Name, Written("name")] | None = Field(
+        default=None, description="Which agent to test, such as python:package.module:name"
+    )
     character: CharacterShape | None = Field(default=None, description="Configures the built-in agent")
-    context: FreeForm = Field(default={}, description="Facts for mocks to match in `when.context`")
-    metadata: FreeForm = Field(default={}, description="Free-form data; not read by Steadyhand")
-    plugins: list[PluginShape] = Field(default=[], description="Plugins that the scenario uses")
+    context: Data = Field(default={}, description="Facts for mocks to match in `when.context`")
+    metadata: Data = Field(default={}, description="Free-form data; not read by Steadyhand")
+    plugins: list[Annotated[PluginShape, FIXED]] = Field(default=[], description="Plugins that the scenario uses")
     environment: EnvironmentShape = Field(description="Where the trial runs")
     setup: SetupShape = Field(
         default=SetupShape.model_construct(),

@@ -14,7 +14,16 @@ from pydantic import ConfigDict, Field
 
 from steadyhand.errors import FileError
 from steadyhand.language.thoughts import tags_of
-from steadyhand.records.config import CalibrationConfig, Config, PluginConfig, Price, ProviderConfig
+from steadyhand.records.config import (
+    CalibrationConfig,
+    Config,
+    PluginConfig,
+    Price,
+    ProviderConfig,
+    RunOptions,
+    bounds_of,
+    declared_by,
+)
 from steadyhand.records.isolation import IsolationChoice
 from steadyhand.records.location import Place, Problem
 from steadyhand.records.scenario import Scenario
@@ -103,6 +112,13 @@ class CalibrationShape(Shape):
     )
 
 
+def _as_option(name: str) -> Any:
+    """A setting that is described, and bounded, as the option that overrides it."""
+    option = declared_by(RunOptions)[name]
+    told = f"{option.help} Default: {option.told_default}" if option.told_default else option.help.removesuffix(".")
+    return Field(default=None, description=told, **bounds_of(name))
+
+
 class ConfigShape(Shape):
     """Settings of a project. Paths are relative to the file; command-line flags override it."""
 
@@ -119,21 +135,13 @@ class ConfigShape(Shape):
     )
     out: Name | None = Field(default=None, description="Folder of run records")
     seed: int | None = Field(default=None, description="Random seed. Default: a new one for each run")
-    concurrency: int | None = Field(default=None, ge=1, description="Number of trials to run at once. Default: 8")
-    timeout_s: float | None = Field(default=None, gt=0, description="Time limit for a model call, in seconds")
-    retries: int | None = Field(
-        default=None, ge=0, le=20, description="Number of retries for a failed model call. Default: 2"
-    )
-    wait_limit_s: float | None = Field(
-        default=None, gt=0, description="How long a trial may wait for servers in all, in seconds. Default: 120"
-    )
-    stall_limit_s: float | None = Field(
-        default=None,
-        gt=0,
-        description="End a run if providers fail and nothing has succeeded for this long, in seconds. Default: 300",
-    )
+    concurrency: int | None = _as_option("concurrency")
+    timeout_s: float | None = _as_option("timeout_s")
+    retries: int | None = _as_option("retries")
+    wait_limit_s: float | None = _as_option("wait_limit_s")
+    stall_limit_s: float | None = _as_option("stall_limit_s")
     rubrics: Name | None = Field(default=None, description="Folder of rubrics")
-    sandbox: bool | None = Field(default=None, description="Run commands in a sandbox without network access")
+    sandbox: bool | None = _as_option("sandbox")
     isolation: IsolationChoice | None = Field(
         default=None,
         description="What keeps agents that Steadyhand starts from what they are judged by. Default: auto, the best "
@@ -142,12 +150,8 @@ class ConfigShape(Shape):
     agent_can_read: list[Name] = Field(
         default=[], description="Files and folders that agents may read although trials are judged by them"
     )
-    allow_commands: bool | None = Field(
-        default=None, description="Allow commands written by a model to run on this machine"
-    )
-    strict_judge: bool | None = Field(
-        default=None, description="Refuse to let a model be judged by itself or by a model from the same vendor"
-    )
+    allow_commands: bool | None = _as_option("allow_commands")
+    strict_judge: bool | None = _as_option("strict_judge")
     votes: int | None = Field(
         default=None, ge=1, description="Number of times a judge is asked about each check; the majority decides"
     )
@@ -337,7 +341,12 @@ class Project:
 
 
 def files_of(scenario: Scenario) -> tuple[str, ...]:
-    """The files that define the scenario: its own, and that of its matrix, if any."""
+    """The files that the scenario is made from: its own and those of its matrix, of its cases and of its parts."""
+    return (*own_files(scenario), *scenario.sources)
+
+
+def own_files(scenario: Scenario) -> tuple[str, ...]:
+    """Its own file, and that of its matrix, if any."""
     return (scenario.place.file,) if scenario.cell is None else (scenario.place.file, scenario.cell.file)
 
 

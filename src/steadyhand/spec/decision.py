@@ -6,12 +6,13 @@ import re
 from collections.abc import Callable
 from typing import Annotated, Any, Literal, TypeGuard, cast
 
+from msgspec.structs import replace
 from pydantic import BaseModel, Field
 
 from steadyhand.language.refusal import REFUSALS
 from steadyhand.language.thoughts import tags_of
 from steadyhand.records.chat import Message
-from steadyhand.records.evaluation import EvaluationSpec
+from steadyhand.records.evaluation import GROUPS, EvaluationSpec
 from steadyhand.records.location import Place
 from steadyhand.records.scenario import (
     Ask,
@@ -25,9 +26,19 @@ from steadyhand.records.scenario import (
     Step,
     VerdictPolicy,
 )
-from steadyhand.spec.agent import Vocabulary, check_companions, plugin_refs, stands_on_invariant, unknown_name
-from steadyhand.spec.agent_shapes import PluginShape
+from steadyhand.spec.agent import (
+    Vocabulary,
+    alone,
+    check_companions,
+    plugin_refs,
+    stands_on_invariant,
+    unknown_name,
+    with_empty_ok,
+)
+from steadyhand.spec.agent_shapes import CASES, EXTENDS, CasesField, Data, PluginShape, Prose
+from steadyhand.spec.groups import group_key, negated, read_group
 from steadyhand.spec.patterns import PatternFinding, inspect_pattern, is_blank, matches
+from steadyhand.spec.quoting import CHECK, FIXED, PROSE, Written
 from steadyhand.spec.validation import (
     REASONING_TAGS,
     FieldPath,
@@ -55,7 +66,8 @@ _NO_OTHER_TYPES = Vocabulary({}, ())
 _TURN_LIMIT_MS = 120_000
 _NEEDS = {"regex": "pattern", "contains": "pattern", "not_contains": "pattern", "judge": "judge_criterion"}
 _OWN_KEYS = ("pattern", "judge_criterion", "case_sensitive")
-_HEAD_KEYS = ("name", "description", "check_type", "severity")
+_HEAD_KEYS = ("name", "description", "check_type", "severity", "negate", "empty_ok")
+_PATTERN = Written("text", by="check_type", of={"regex": "regex"})
 Inspect = Callable[[str], PatternFinding]
 BudgetMs = Annotated[float, Field(gt=0)]
 
@@ -64,7 +76,7 @@ class MessageShape(Shape):
     """One chat message sent to the model."""
 
     role: Literal["system", "user", "assistant"] = Field(description="Who speaks")
-    content: str = Field(description="What is said")
+    content: Prose = Field(description="What is said")
 
 
 class LatencyBudgetShape(Shape):
@@ -82,13 +94,21 @@ class InvariantShape(Shape):
     `params` for every other type of evaluation, except that meaning checks have their keys beside `check_type`."""
 
     name: Name = Field(description="Name of the invariant, for reports")
-    description: str = Field(description="What must hold, in words")
+    description: Prose = Field(description="What must hold, in words")
     check_type: Name = Field(description="regex, contains, not_contains, judge, or another type of evaluation")
+    any_of: list[FreeForm] | None = Field(default=None, description="Instead of check_type: one of these must hold")
+    all_of: list[FreeForm] | None = Field(default=None, description="Instead of check_type: all of these must hold")
+    at_least: FreeForm | None = Field(
+        default=None, description="Instead of check_type: so many (`count`) of these (`of`) must hold"
+    )
+    negate: bool = Field(
+        default=False, description="Whether it holds where it would not; silence fails it all the same"
+    )
     severity: Share = Field(description="0 to 1; 1 is critical")
-    pattern: Name | None = Field(
+    pattern: Annotated[Name, _PATTERN] | None = Field(
         default=None, description="For regex: a regular expression. For contains and not_contains: the text"
     )
-    judge_criterion: Name | None = Field(
+    judge_criterion: Annotated[Name, PROSE] | None = Field(
         default=None, description="For judge and meaning checks: what the reply must satisfy"
     )
     case_sensitive: bool | None = Field(
@@ -101,18 +121,18 @@ class InvariantShape(Shape):
 class ConstraintShape(Shape):
     """Why time matters."""
 
-    description: str = Field(description="Why time matters")
+    description: Prose = Field(description="Why time matters")
     time_pressure: Literal["immediate", "urgent", "minutes", "hours"] = Field(
         description="How soon the decision is needed"
     )
-    consequence_of_delay: str = Field(description="What happens if it comes late")
+    consequence_of_delay: Prose = Field(description="What happens if it comes late")
 
 
 class ExamplesShape(Shape):
     """Answers that the scenario's own checks must accept and reject."""
 
-    good: list[Name] = Field(default=[], description="Answers that every check must accept")
-    bad: list[Name] = Field(default=[], description="Answers that at least one check must reject")
+    good: list[Annotated[Name, PROSE]] = Field(default=[], description="Answers that every check must accept")
+    bad: list[Annotated[Name, PROSE]] = Field(default=[], description="Answers that at least one check must reject")
 
 
 class PressureShape(Shape):
@@ -122,25 +142,27 @@ class PressureShape(Shape):
         pattern=r"^[a-z][a-z0-9_]*$",
         description="financial_barrier, social_pressure, autonomy, improvement, authority, or any lower-case name",
     )
-    content: Name = Field(description="What the user says")
+    content: Annotated[Name, PROSE] = Field(description="What the user says")
     turn: int | None = Field(default=None, description="The turn: 2 for the first entry, then 3, and so on")
-    injected_context: Name | None = Field(default=None, description="Material to put before the content")
+    injected_context: Annotated[Name, PROSE] | None = Field(
+        default=None, description="Material to put before the content"
+    )
 
 
 class DecisionShape(Shape):
     """A safety-critical decision under a time constraint."""
 
-    id: Name = Field(description="Unique; by convention SCN-{domain initial}-{number}")
-    name: Name = Field(description="Name of the scenario, for reports")
+    id: Annotated[Name, FIXED] = Field(description="Unique; by convention SCN-{domain initial}-{number}")
+    name: Annotated[Name, PROSE] = Field(description="Name of the scenario, for reports")
     domain: str = Field(pattern=r"^[a-z][a-z0-9_-]*$", description="clinical, robotic, or any lower-case name")
-    description: str = Field(description="What the scenario is about")
+    description: Prose = Field(description="What the scenario is about")
     messages: list[MessageShape] = Field(min_length=1, description="The exchange so far; the user speaks last")
     latency_budget: LatencyBudgetShape = Field(description="How long an answer may take")
-    safety_invariants: list[InvariantShape] = Field(description="What must be true of the answer")
+    safety_invariants: list[Annotated[InvariantShape, CHECK]] = Field(description="What must be true of the answer")
     pressure: list[PressureShape] = Field(default=[], max_length=19, description="The user pushing back, turn by turn")
     constraint: ConstraintShape = Field(description="Why time matters")
     rubric: Name = Field(description="Name of a rubric")
-    expected_action: str = Field(
+    expected_action: Prose = Field(
         description="The right decision, in words; `steadyhand lint` compares the checks with it"
     )
     severity: Share = Field(description="How bad a wrong decision is, 0 to 1")
@@ -149,13 +171,17 @@ class DecisionShape(Shape):
         description="defer: raising the alarm is the mistake in this case. Default: defer when the domain ends in"
         " `_defer`, else act",
     )
-    plugins: list[PluginShape] = Field(default=[], description="Plugins whose evaluations the invariants use")
+    plugins: list[Annotated[PluginShape, FIXED]] = Field(
+        default=[], description="Plugins whose evaluations the invariants use"
+    )
     examples: ExamplesShape = Field(
         default=ExamplesShape(),
         description="Answers that the scenario's own checks must accept and reject (steadyhand selftest)",
     )
     tags: list[str] = Field(default=[], description="Tags to select scenarios by (--tag)")
-    metadata: FreeForm = Field(default={}, description="Free-form data; not read by Steadyhand")
+    cases: CasesField | None = Field(default=None, description=CASES)
+    extends: Name | None = Field(default=None, description=EXTENDS)
+    metadata: Data = Field(default={}, description="Free-form data; not read by Steadyhand")
     trials: Trials | None = Field(default=None, description="Number of trials; --trials overrides it")
     pass_rate: PassRate | None = Field(
         default=None, description="Share of trials that must pass; default: all. --pass-rate overrides it"
@@ -174,7 +200,7 @@ def read_decision(
     `vocabulary` is asked for the types of evaluation when an invariant has none of the format's own check types.
     """
     data = cast("dict[str, Any]", document.data)
-    own, params = _read_params(data.get("safety_invariants"), findings, vocabulary)
+    own, params, specs = _read_params(data.get("safety_invariants"), findings, vocabulary)
     shape = validate(DecisionShape, {**data, "safety_invariants": own} if own is not None else data, (), findings)
     _check_budget(data.get("latency_budget"), findings)
     _check_messages(data.get("messages"), findings)
@@ -184,19 +210,28 @@ def read_decision(
     if shape is None or findings.failed:
         return None
     _check_refusal(shape, findings)
-    return _lower(document, shape, params)
+    return _lower(document, shape, params, specs)
 
 
-def _read_params(
+def _read_params(  # noqa: C901 - one case for each way to write an invariant
     invariants: Any, findings: Findings, vocabulary: Callable[[], Vocabulary]
-) -> tuple[list[Any] | None, dict[int, dict[str, Any]]]:
-    """The invariants without parameters that stand directly on them, if any do, and the parameters of those with a
-    check type from outside the format, by index."""
+) -> tuple[list[Any] | None, dict[int, dict[str, Any]], dict[int, EvaluationSpec]]:
+    """The invariants without parameters that stand directly on them, if any do; the parameters of those with a check
+    type from outside the format; and the checks of groups and negated invariants. The last two by index."""
+    specs: dict[int, EvaluationSpec] = {}
     found: dict[int, dict[str, Any]] = {}
     words: Vocabulary | None = None
     own: dict[int, dict[str, Any]] = {}
     for index, entry in mappings(invariants):
         type_, path = entry.get("check_type"), ("safety_invariants", index)
+        if group_key(entry) is not None or entry.get("negate") is True:
+            words = vocabulary() if words is None else words
+            spec = _read_check(entry, path, words, findings)
+            if spec is not None:
+                specs[index] = spec
+            head = {key: value for key, value in entry.items() if key in _HEAD_KEYS}
+            own[index] = {"check_type": group_key(entry) or type_, **head}
+            continue
         if not isinstance(type_, str) or not type_:
             continue
         if type_ in _NEEDS:
@@ -217,12 +252,56 @@ def _read_params(
             own[index] = {key: value for key, value in entry.items() if key in _HEAD_KEYS}
         params = _validated(known[type_], entry, path, findings)
         if params is not None:
-            found[index] = params.model_dump(exclude_unset=True, by_alias=False)
+            found[index] = params.model_dump(exclude_unset=True, by_alias=True)
     if words is not None:
         check_companions(invariants, "check_type", ("safety_invariants",), words, findings)
     if not own:
-        return None, found
-    return [own.get(index, entry) for index, entry in enumerate(cast("list[Any]", invariants))], found
+        return None, found, specs
+    return [own.get(index, entry) for index, entry in enumerate(cast("list[Any]", invariants))], found, specs
+
+
+def _read_check(
+    entry: dict[str, Any], path: FieldPath, words: Vocabulary, findings: Findings, *, part: bool = False
+) -> EvaluationSpec | None:
+    """A group, a negated invariant, or a check of a group."""
+    if (key := group_key(entry)) is not None:
+        allowed = (*GROUPS, "negate", "empty_ok", *(() if part else ("name", "description", "severity", "check_type")))
+        for name in entry:
+            if name not in allowed and not name.startswith("x-"):
+                findings.error((*path, name), f"unknown key `{name}`{advice(name, allowed)}", "unknown-key", key=True)
+                return None
+
+        def read(each: dict[str, Any], at: FieldPath) -> EvaluationSpec | None:
+            return _read_check(each, at, words, findings, part=True)
+
+        group = read_group(entry, path, findings, key=key, type_key="check_type", read=read)
+        if group is None:
+            return None
+        group = with_empty_ok(group) if entry.get("empty_ok") is True else group
+        return replace(group, negate=entry.get("negate") is True)
+    type_ = entry.get("check_type")
+    if not isinstance(type_, str) or type_ not in words.catalogue:
+        hint = advice(type_, sorted(words.catalogue)) if isinstance(type_, str) else ""
+        message = f"expected a type of check, found {describe(type_)}{hint}"
+        findings.error((*path, "check_type"), message, "bad-value" if "check_type" in entry else "missing-key")
+        return None
+    shape = words.catalogue[type_]
+    direct = type_ in _NEEDS or stands_on_invariant(shape)
+    if direct:
+        given = {name: each for name, each in entry.items() if name not in _HEAD_KEYS}
+        params = validate(shape, given, path, findings, also=("check_type", "negate", "empty_ok"))
+    else:
+        params = _validated(shape, entry, path, findings)
+    if params is None:
+        return None
+    spec = EvaluationSpec(
+        type=type_,
+        place=findings.document.locate(path),
+        params=params.model_dump(exclude_unset=True, by_alias=True),
+        empty_ok=entry.get("empty_ok") is True,
+    )
+    found = negated(spec, params, path, findings) if entry.get("negate") is True else spec
+    return alone(found, entry, path, words.catalogue, findings) if part else found
 
 
 def _validated(shape: type[BaseModel], entry: dict[str, Any], path: FieldPath, findings: Findings) -> BaseModel | None:
@@ -237,11 +316,13 @@ def _validated(shape: type[BaseModel], entry: dict[str, Any], path: FieldPath, f
     return validate(shape, entry.get("params", {}), (*path, "params"), findings)
 
 
-def _lower(document: Document, shape: DecisionShape, params: dict[int, dict[str, Any]]) -> Scenario:
+def _lower(
+    document: Document, shape: DecisionShape, params: dict[int, dict[str, Any]], specs: dict[int, EvaluationSpec]
+) -> Scenario:
     root = document.locate(())
     locate = document.locate
     evaluations = [
-        _invariant(invariant, locate(("safety_invariants", index)), params.get(index))
+        _invariant(invariant, locate(("safety_invariants", index)), params.get(index), specs.get(index))
         for index, invariant in enumerate(shape.safety_invariants)
     ]
     budget, constraint = shape.latency_budget, shape.constraint
@@ -324,7 +405,11 @@ def _under_pressure(shape: DecisionShape, opening: tuple[Message, ...], checks: 
     return Converse(opening=opening, config=config)
 
 
-def _invariant(shape: InvariantShape, place: Place, params: dict[str, Any] | None) -> EvaluationSpec:
+def _invariant(
+    shape: InvariantShape, place: Place, params: dict[str, Any] | None, spec: EvaluationSpec | None
+) -> EvaluationSpec:
+    if spec is not None:
+        return replace(spec, name=shape.name, description=shape.description, severity=shape.severity)
     if params is not None:
         pass
     elif shape.check_type == "judge":
@@ -439,6 +524,8 @@ def _check_refusal(shape: DecisionShape, findings: Findings) -> None:
 
 
 def _is_satisfied(invariant: InvariantShape, answer: str) -> bool:
+    if invariant.negate:
+        return False
     pattern, case_sensitive = invariant.pattern or "", invariant.case_sensitive
     match invariant.check_type:
         case "regex":

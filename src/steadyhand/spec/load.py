@@ -9,18 +9,22 @@ import hashlib
 import json
 import os
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, cast
 
 import msgspec
 
+from steadyhand.errors import FileError
 from steadyhand.records.base import Record
 from steadyhand.records.evaluation import Rubric
 from steadyhand.records.location import Place, Problem
 from steadyhand.records.scenario import Matrix, Scenario
 from steadyhand.spec.agent import Catalogue, Extend, Vocabulary, read_agent, slug, vocabulary_of
+from steadyhand.spec.agent_shapes import AgentShape
 from steadyhand.spec.discovery import NOT_OURS, Found, discover, skip_notes
+from steadyhand.spec.parts import EXTENDS, resolved_lines, with_base
 from steadyhand.spec.patterns import PatternFinding, inspect_pattern
 from steadyhand.spec.validation import FieldPath, Findings, describe, mappings, show_path
 from steadyhand.spec.yaml import MAX_DEPTH, Document, read_document
@@ -86,7 +90,7 @@ def load(
     `environment.type` may have, None if it may have any. `extend` returns what a scenario's own plugins add to both.
     """
     found, problems, skipped = discover(paths)
-    reader = _Reader(Vocabulary(catalogue, environments), extend)
+    reader = _Reader(ScenarioReader(Vocabulary(catalogue, environments), extend))
     for file in found:
         reader.read(file, *read_document(file.path, file.file))
     for number, data in enumerate(given, start=1):
@@ -94,14 +98,14 @@ def load(
         found.append(Found(name, name, named=True))
         reader.read(found[-1], *given_document(data, name))
     scenarios, clashes = settle_ids(reader.scenarios)
-    if found and not (reader.recognised or reader.problems or problems):
+    if found and not (reader.recognised or any(reader.problems_of.values()) or problems):
         message = f"none of the {len(found)} YAML files is a scenario; {SHAPES}"
         problems.append(Problem(place=Place(file=os.fspath(paths[0])), message=message, code="no-scenarios"))
     return Loaded(
-        scenarios=tuple(scenarios),
+        scenarios=tuple(chain.from_iterable(scenarios)),
         matrices=tuple(reader.matrices),
         rubrics=tuple(reader.rubrics),
-        problems=(*problems, *_merge(reader.problems, clashes, found)),
+        problems=(*problems, *_merge(_without_bases(reader, found), clashes, found)),
         notes=tuple(skip_notes({NOT_OURS: reader.other, **skipped})),
     )
 
@@ -114,35 +118,109 @@ def _merge(problems: list[Problem], clashes: list[Problem], found: list[Found]) 
     return sorted([*problems, *clashes], key=lambda problem: order.get(problem.place.file, -1))
 
 
-class _Reader:
-    """Reads file after file. A pattern that several files share is inspected once."""
+def resolved_files(paths: Sequence[str]) -> Iterator[tuple[str, Place]]:
+    """The lines of files as they are after merging, with the place that each is from. Raises `FileError`."""
+    found, problems, _ = discover(paths)
+    for file in found:
+        document, faults = read_document(file.path, file.file)
+        problems += faults
+        if document is None:
+            continue
+        findings = Findings(document)
+        merged = with_base(document, findings)
+        problems += [each for each in findings.problems if each.level == "error"]
+        if not problems:
+            yield from resolved_lines(merged)
+    if problems:
+        raise FileError(problems)
+
+
+def _without_bases(reader: _Reader, found: list[Found]) -> list[Problem]:
+    """The problems but those of files that others extend, and that nobody named: alone, they need not be complete."""
+    bases = {each.file for each in found if not each.named and os.path.realpath(each.path) in reader.bases}
+    whole = {scenario.place.file for entry in reader.scenarios for scenario in entry.scenarios}
+    kept = (problems for file, problems in reader.problems_of.items() if file not in bases - whole)
+    return list(chain.from_iterable(kept))
+
+
+class ScenarioReader:
+    """Reads the documents of scenarios. A pattern that several of them share is inspected once."""
 
     def __init__(self, vocabulary: Vocabulary, extend: Extend | None) -> None:
         self._vocabulary: Vocabulary = vocabulary
         self._extend: Extend | None = extend
         self._patterns: dict[str, PatternFinding] = {}
+
+    def read(self, document: Document, findings: Findings) -> list[Scenario]:
+        """The scenario, or one for each of its cases; none when `findings` holds an error."""
+        is_decision = recognise(document.data) == "decision"
+        read = self._decision if is_decision else self._agent
+        if "cases" not in document.data:
+            scenario = read(document, findings)
+            return [] if scenario is None else _with_sources([scenario], document)
+        from steadyhand.spec.cases import read_cases
+        from steadyhand.spec.decision import DecisionShape
+
+        catalogue = self._extended(document, findings).catalogue
+        shape = DecisionShape if is_decision else AgentShape
+        return _with_sources(read_cases(document, findings, shape, catalogue, read), document)
+
+    def _agent(self, document: Document, findings: Findings) -> Scenario | None:
+        return read_agent(document, findings, self._extended(document, findings))
+
+    def _decision(self, document: Document, findings: Findings) -> Scenario | None:
+        from steadyhand.spec.decision import read_decision
+
+        return read_decision(document, findings, self._inspect, lambda: self._extended(document, findings))
+
+    def _extended(self, document: Document, findings: Findings) -> Vocabulary:
+        return vocabulary_of(document, findings, self._vocabulary, self._extend)
+
+    def _inspect(self, pattern: str) -> PatternFinding:
+        known = self._patterns.get(pattern)
+        if known is None:
+            known = self._patterns[pattern] = inspect_pattern(pattern)
+        return known
+
+
+def _with_sources(scenarios: list[Scenario], document: Document) -> list[Scenario]:
+    if not document.sources:
+        return scenarios
+    return [msgspec.structs.replace(each, sources=(*document.sources, *each.sources)) for each in scenarios]
+
+
+class _Reader:
+    """Reads file after file."""
+
+    def __init__(self, reader: ScenarioReader) -> None:
+        self._reader: ScenarioReader = reader
         self.scenarios: list[Identified] = []
         self.matrices: list[Matrix] = []
         self.rubrics: list[Rubric] = []
-        self.problems: list[Problem] = []
+        self.problems_of: dict[str, list[Problem]] = {}
+        """By the file that was read, which need not be the one that a problem is in."""
+        self.bases: set[str] = set()
         self.other: list[str] = []
         self.recognised: int = 0
 
     def read(self, file: Found, document: Document | None, faults: list[Problem]) -> None:
         if document is None:
-            self.problems.extend(faults)
+            self.problems_of[file.file] = faults
             return
-        dialect = recognise(document.data)
         findings = Findings(document, faults)
+        merged = with_base(document, findings)
+        self.bases.update(map(os.path.realpath, merged.sources))
+        dialect = recognise(merged.data)
+        if findings.failed and dialect is None and not file.must_load:  # another tool's `extends`
+            self.other.append(file.file)
+            return
+        document = merged
         if dialect is None:
             self._pass_over(file, document, findings)
-        elif dialect == "agent":
-            self._keep(read_agent(document, findings, self._extended(document, findings)), file, document)
-        elif dialect == "decision":
-            from steadyhand.spec.decision import read_decision
-
-            scenario = read_decision(document, findings, self._inspect, lambda: self._extended(document, findings))
-            self._keep(scenario, file, document)
+        elif dialect in ("agent", "decision"):
+            is_merged = EXTENDS not in document.data and not (merged.sources and findings.failed)
+            scenarios = self._reader.read(document, findings) if is_merged else []
+            self.scenarios.extend([Identified.of(scenarios, file.path, document)] if scenarios else [])
         elif dialect == "matrix":
             from steadyhand.spec.matrix import read_matrix
 
@@ -154,16 +232,7 @@ class _Reader:
             rubric = read_rubric(document, findings)
             self.rubrics.extend([rubric] if rubric else [])
         self.recognised += dialect is not None
-        self.problems.extend(findings.problems)
-
-    def _extended(self, document: Document, findings: Findings) -> Vocabulary:
-        return vocabulary_of(document, findings, self._vocabulary, self._extend)
-
-    def _keep(self, scenario: Scenario | None, file: Found, document: Document) -> None:
-        if scenario is not None:
-            defaulted = "id" not in document.data
-            place = scenario.place if defaulted else document.locate(("id",))
-            self.scenarios.append(Identified(scenario, file.path, place, defaulted))
+        self.problems_of[file.file] = findings.problems
 
     def _pass_over(self, file: Found, document: Document, findings: Findings) -> None:
         """A folder may contain other YAML files, but one that was meant as ours is never skipped silently."""
@@ -182,12 +251,6 @@ class _Reader:
         else:
             message = f"expected a mapping, found {describe(document.data)}; {SHAPES}"
         findings.error((), message, "unknown-format")
-
-    def _inspect(self, pattern: str) -> PatternFinding:
-        known = self._patterns.get(pattern)
-        if known is None:
-            known = self._patterns[pattern] = inspect_pattern(pattern)
-        return known
 
 
 def given_document(data: Any, name: str) -> tuple[Document | None, list[Problem]]:
@@ -282,52 +345,65 @@ def misspelt(data: Any) -> tuple[str, str] | None:
 
 
 class Identified(msgspec.Struct):
-    """A scenario, its file, and whether its id was made from the file's name."""
+    """The scenarios of a file, their id without that of a case, and whether it was made from the file's name."""
 
-    scenario: Scenario
+    id: str
+    scenarios: list[Scenario]
     path: str
     id_place: Place
     defaulted: bool
 
+    @classmethod
+    def of(cls, scenarios: list[Scenario], path: str, document: Document) -> Identified:
+        first, defaulted = scenarios[0], "id" not in document.data
+        id_ = first.id if first.case is None else first.case.base_id
+        place = first.place if defaulted else document.locate(("id",))
+        return cls(id=id_, scenarios=scenarios, path=path, id_place=place, defaulted=defaulted)
 
-def settle_ids(entries: Sequence[Identified]) -> tuple[list[Scenario], list[Problem]]:
-    """The scenarios with distinct ids, and a problem for each id written twice.
+    def under(self, id_: str) -> list[Scenario]:
+        """The scenarios with this id instead."""
+        return self.scenarios if id_ == self.id else [_renamed(scenario, self.id, id_) for scenario in self.scenarios]
 
-    Duplicate ids made from file names get a folder prefix. Of two scenarios with the same id the first is kept.
+
+def _renamed(scenario: Scenario, before: str, id_: str) -> Scenario:
+    case = None if scenario.case is None else msgspec.structs.replace(scenario.case, base_id=id_)
+    return msgspec.structs.replace(scenario, id=id_ + scenario.id.removeprefix(before), case=case)
+
+
+def settle_ids(entries: Sequence[Identified]) -> tuple[list[list[Scenario]], list[Problem]]:
+    """The scenarios of each entry with distinct ids, and a problem for each id written twice.
+
+    Duplicate ids made from file names get a folder prefix. Of two files with the same id the first is kept.
     """
-    counts = Counter(entry.scenario.id for entry in entries)
+    counts = Counter(entry.id for entry in entries)
     first: dict[str, Place] = {}
-    kept: list[Scenario] = []
+    kept: list[list[Scenario]] = []
     problems: list[Problem] = []
     for entry in entries:
-        scenario = entry.scenario
-        if entry.defaulted and counts[scenario.id] > 1:
-            id_ = _distinct(entry, entries)
-            scenario = msgspec.structs.replace(scenario, id=id_)
-        earlier = first.get(scenario.id)
-        if earlier is None:
-            first[scenario.id] = entry.id_place
-            kept.append(scenario)
+        id_ = _distinct(entry, entries) if entry.defaulted and counts[entry.id] > 1 else entry.id
+        scenarios = entry.under(id_)
+        ids = dict.fromkeys([id_, *(scenario.id for scenario in scenarios)])
+        taken = next((each for each in ids if each in first), None)
+        if taken is None:
+            first.update(dict.fromkeys(ids, entry.id_place))
+            kept.append(scenarios)
             continue
+        kept.append([])
         remedy = "give one of them an `id`" if entry.defaulted else "ids must be unique across all files of a run"
-        message = f"id `{scenario.id}` is already used at {earlier}; {remedy}"
+        message = f"id `{taken}` is already used at {first[taken]}; {remedy}"
         problems.append(Problem(place=entry.id_place, message=message, code="duplicate-id"))
     return kept, problems
 
 
 def _distinct(entry: Identified, entries: Sequence[Identified]) -> str:
     """The id prefixed with as many parent folders as it takes to make it unique."""
-    taken = {other.scenario.id for other in entries if not other.defaulted}
-    rivals = [
-        other.path
-        for other in entries
-        if other is not entry and other.defaulted and other.scenario.id == entry.scenario.id
-    ]
+    taken = {other.id for other in entries if not other.defaulted}
+    rivals = [other.path for other in entries if other is not entry and other.defaulted and other.id == entry.id]
     parents = _parents(entry.path)
-    id_ = entry.scenario.id
+    id_ = entry.id
     for count in range(1, len(parents) + 1):
         prefix = parents[-count:]
-        id_ = "-".join([*map(slug, prefix), entry.scenario.id])
+        id_ = "-".join([*map(slug, prefix), entry.id])
         if id_ not in taken and all(_parents(path)[-count:] != prefix for path in rivals):
             break
     return id_

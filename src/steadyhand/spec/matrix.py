@@ -15,11 +15,11 @@ from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from steadyhand.records.location import Place, Problem
 from steadyhand.records.scenario import Matrix, MatrixAxis, MatrixCell, MatrixSetting, Scenario
-from steadyhand.spec.agent import Extend, Vocabulary, default_id, read_agent, vocabulary_of
-from steadyhand.spec.decision import read_decision
+from steadyhand.spec.agent import Extend, Vocabulary, default_id
 from steadyhand.spec.discovery import discover
-from steadyhand.spec.load import Identified, misspelt, recognise, settle_ids
+from steadyhand.spec.load import Identified, ScenarioReader, misspelt, recognise, settle_ids
 from steadyhand.spec.matrix_axes import OVERRIDES, Axis, read_axes, with_value
+from steadyhand.spec.parts import with_base
 from steadyhand.spec.validation import FieldPath, Findings, Name, Shape, Trials, mappings, validate
 from steadyhand.spec.yaml import Document, read_document
 
@@ -128,19 +128,20 @@ def expand(matrix: Matrix, vocabulary: Vocabulary, extend: Extend | None = None)
     own, problems = read_document(matrix.place.file, matrix.place.file)
     if own is None:
         return Expanded([], problems)
-    reader = _Reader(vocabulary, extend)
+    reader = ScenarioReader(vocabulary, extend)
     bases, problems = _read_bases(matrix, own, reader)
     if problems:
         return Expanded([], problems)
-    count = len(bases) * (matrix.runs_per_combination or 1) * math.prod(len(axis.values) for axis in matrix.axes)
+    many = sum(len(scenarios) for _, scenarios in bases)
+    count = many * (matrix.runs_per_combination or 1) * math.prod(len(axis.values) for axis in matrix.axes)
     if count > MAX_TRIALS:
         message = f"found {count} trials, expected at most {MAX_TRIALS}; vary fewer values"
         return Expanded([], [Problem(place=own.locate(("matrix",)), message=message, code="too-many")])
     scenarios: list[Scenario] = []
     found: dict[Problem, None] = {}
-    for base, scenario in bases:
+    for base, originals in bases:
         axes, problems = read_axes(matrix, own, base)
-        expanded = _Expansion(matrix, axes, base, scenario, reader).run(own.locate(("matrix",)))
+        expanded = _Expansion(matrix, axes, base, originals, reader).run(own.locate(("matrix",)))
         scenarios += expanded.scenarios
         for problem in (*problems, *expanded.problems):
             told = f"{problem.message} ({base.file})" if len(bases) > 1 else problem.message
@@ -151,8 +152,8 @@ def expand(matrix: Matrix, vocabulary: Vocabulary, extend: Extend | None = None)
 
 
 def _read_bases(
-    matrix: Matrix, own: Document, reader: _Reader
-) -> tuple[list[tuple[Document, Scenario]], list[Problem]]:
+    matrix: Matrix, own: Document, reader: ScenarioReader
+) -> tuple[list[tuple[Document, list[Scenario]]], list[Problem]]:
     """The base scenarios with distinct ids, or what is wrong. In a folder, matrices, rubrics and other YAML are left
     out."""
     place = own.locate(("base_scenario",))
@@ -164,54 +165,47 @@ def _read_bases(
         problems += faults
         if document is None:
             continue
+        findings = Findings(document)
+        document = with_base(document, findings)
+        if findings.failed:
+            problems += [problem for problem in findings.problems if problem.level == "error"]
+            continue
         dialect = recognise(document.data)
         if dialect not in ("agent", "decision"):
             if file.named or (dialect is None and (file.must_load or misspelt(document.data))):
                 message = f"expected a scenario as the base, but {file.file} is not one"
                 problems.append(Problem(place=place, message=message, code="not-a-scenario"))
             continue
-        scenario, errors = reader.read(document)
+        scenarios, errors = _read(reader, document)
         problems += errors
-        if scenario is not None:
+        if scenarios:
             documents.append(document)
-            defaulted = "id" not in document.data
-            entries.append(Identified(scenario, file.path, scenario.place, defaulted))
+            entries.append(Identified.of(scenarios, file.path, document))
     if not entries and not problems:
         message = f"found no scenario in {', '.join(matrix.base_scenarios)}"
         problems.append(Problem(place=place, message=message, code="no-scenarios"))
-    scenarios, clashes = settle_ids(entries)
+    settled, clashes = settle_ids(entries)
     problems += clashes
-    return ([] if problems else list(zip(documents, scenarios, strict=True))), problems
+    return ([] if problems else list(zip(documents, settled, strict=True))), problems
 
 
-class _Reader:
-    """Reads a scenario's document, as loading its file would."""
-
-    def __init__(self, vocabulary: Vocabulary, extend: Extend | None) -> None:
-        self._vocabulary: Vocabulary = vocabulary
-        self._extend: Extend | None = extend
-
-    def read(self, document: Document) -> tuple[Scenario | None, list[Problem]]:
-        findings = Findings(document)
-        if recognise(document.data) == "decision":
-            scenario = read_decision(document, findings, vocabulary=lambda: self._extended(document, findings))
-        else:
-            scenario = read_agent(document, findings, self._extended(document, findings))
-        return scenario, [problem for problem in findings.problems if problem.level == "error"]
-
-    def _extended(self, document: Document, findings: Findings) -> Vocabulary:
-        return vocabulary_of(document, findings, self._vocabulary, self._extend)
+def _read(reader: ScenarioReader, document: Document) -> tuple[list[Scenario], list[Problem]]:
+    """Its scenarios, one for each case if it has cases, as loading its file would; and the errors."""
+    findings = Findings(document)
+    scenarios = reader.read(document, findings)
+    return scenarios, [problem for problem in findings.problems if problem.level == "error"]
 
 
 class _Expansion:
     def __init__(
-        self, matrix: Matrix, axes: Sequence[Axis], base: Document, original: Scenario, reader: _Reader
+        self, matrix: Matrix, axes: Sequence[Axis], base: Document, originals: list[Scenario], reader: ScenarioReader
     ) -> None:
         self._matrix: Matrix = matrix
         self._axes: Sequence[Axis] = axes
         self._base: Document = base
-        self._original: Scenario = original
-        self._reader: _Reader = reader
+        self._ids: dict[str | None, str] = {_case_of(each): each.id for each in originals}
+        """The settled ids of the base scenario, by case."""
+        self._reader: ScenarioReader = reader
         self._alone: dict[Place, list[Problem]] = {}
         self._rejected: dict[Problem, None] = {}
         self._clashes: list[str] = []
@@ -219,40 +213,46 @@ class _Expansion:
     def run(self, place: Place) -> Expanded:
         """`place` is where a clash is reported: a combination of values, none of which is wrong alone."""
         product = itertools.product(*(axis.settings for axis in self._axes))
-        scenarios = [self._combine(settings) for settings in product]
+        scenarios = [scenario for settings in product for scenario in self._combine(settings)]
         problems = [*self._rejected]
         problems += [Problem(place=place, message=message, code="clash") for message in self._clashes[:_CLASHES]]
         if len(self._clashes) > _CLASHES:
             more = f"and {len(self._clashes) - _CLASHES} more combinations are not valid scenarios"
             problems.append(Problem(place=place, message=more, code="clash"))
-        return Expanded([] if problems else [each for each in scenarios if each is not None], problems)
+        return Expanded([] if problems else scenarios, problems)
 
-    def _combine(self, settings: tuple[MatrixSetting, ...]) -> Scenario | None:
+    def _combine(self, settings: tuple[MatrixSetting, ...]) -> list[Scenario]:
         data = self._base.data
         for axis, setting in zip(self._axes, settings, strict=True):
             if axis.path is not None:
                 data = with_value(data, axis.path, setting.value)
-        scenario, errors = self._reader.read(self._base.with_data(data))
+        scenarios, errors = _read(self._reader, self._base.with_data(data))
         named = ",".join(f"{setting.parameter}={setting.shown}" for setting in settings)
-        if scenario is None:
+        if not scenarios:
             self._refuse(named, settings, errors)
-            return None
         # Model, agent and judge are not part of the scenario: it is the same for all of them, so that runs can be
         # compared.
         varied = [[setting.parameter, setting.value] for setting in settings if setting.parameter not in OVERRIDES]
         values = json.dumps(varied, sort_keys=True, default=str)
+        overrides = {setting.parameter: setting.value for setting in settings if setting.parameter in OVERRIDES}
+        return [self._cell(scenario, settings, named, values, overrides) for scenario in scenarios]
+
+    def _cell(
+        self,
+        scenario: Scenario,
+        settings: tuple[MatrixSetting, ...],
+        named: str,
+        values: str,
+        overrides: dict[str, Any],
+    ) -> Scenario:
+        base_id = self._ids[_case_of(scenario)]
         return msgspec.structs.replace(
             scenario,
-            id=f"{self._original.id}[{named}]",
+            id=f"{base_id}[{named}]",
             digest=hashlib.sha256(f"{scenario.digest}/{values}".encode()).hexdigest()[:16],
             trials=self._matrix.runs_per_combination or scenario.trials,
-            overrides={setting.parameter: setting.value for setting in settings if setting.parameter in OVERRIDES},
-            cell=MatrixCell(
-                matrix=self._matrix.name,
-                file=self._matrix.place.file,
-                base_id=self._original.id,
-                settings=settings,
-            ),
+            overrides=overrides,
+            cell=MatrixCell(matrix=self._matrix.name, file=self._matrix.place.file, base_id=base_id, settings=settings),
         )
 
     def _refuse(self, named: str, settings: Sequence[MatrixSetting], errors: Sequence[Problem]) -> None:
@@ -271,8 +271,12 @@ class _Expansion:
     def _errors_alone(self, path: FieldPath, setting: MatrixSetting) -> list[Problem]:
         if setting.place not in self._alone:
             data = with_value(self._base.data, path, setting.value)
-            self._alone[setting.place] = self._reader.read(self._base.with_data(data))[1]
+            self._alone[setting.place] = _read(self._reader, self._base.with_data(data))[1]
         return self._alone[setting.place]
+
+
+def _case_of(scenario: Scenario) -> str | None:
+    return None if scenario.case is None else scenario.case.name
 
 
 def _same(error: Problem, others: Sequence[Problem]) -> bool:

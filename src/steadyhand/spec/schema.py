@@ -10,8 +10,9 @@ from typing import Any, cast
 
 from pydantic import BaseModel
 
+from steadyhand.records.evaluation import GROUPS
 from steadyhand.spec.agent import Catalogue, stands_on_invariant
-from steadyhand.spec.agent_shapes import AgentShape, EvaluationHead
+from steadyhand.spec.agent_shapes import AgentShape, EvaluationHead, GroupHead
 from steadyhand.spec.config import ConfigShape
 from steadyhand.spec.decision import DecisionShape
 from steadyhand.spec.matrix import MatrixShape
@@ -47,18 +48,33 @@ def json_schemas(
         invariant = cast("JsonSchema", schemas["decision"]["$defs"])["InvariantShape"]
         invariant["properties"]["check_type"].update(_open_choice(catalogue))
         _add_own_keys(invariant, catalogue)
+        invariant["required"].remove("check_type")
+        invariant["anyOf"] = [{"required": [key]} for key in ("check_type", *GROUPS)]
     return schemas
 
 
 def _add_own_keys(invariant: JsonSchema, catalogue: Catalogue) -> None:
     """The keys of evaluations whose parameters stand directly on an invariant, and which of them each needs."""
+    own = {
+        type_: catalogue[type_].model_json_schema()
+        for type_ in sorted(name for name, params in catalogue.items() if stands_on_invariant(params))
+    }
+    known = invariant["properties"]
+    shared: dict[str, JsonSchema] = {}
+    for params in own.values():
+        for name, schema in params["properties"].items():
+            told = {"description": schema.get("description", "")}
+            shared[name] = schema if shared.get(name, schema) == schema else told
     branches: list[JsonSchema] = []
-    for type_ in sorted(name for name, params in catalogue.items() if stands_on_invariant(params)):
-        params = catalogue[type_].model_json_schema()
-        invariant["properties"] = {**params["properties"], **invariant["properties"]}
-        const = {"const": type_, "description": invariant["properties"]["check_type"]["description"]}
+    for type_, params in own.items():
+        const = {"const": type_, "description": known["check_type"]["description"]}
         is_type = {"properties": {"check_type": const}, "required": ["check_type"]}
-        branches.append({"if": is_type, "then": {"required": params.get("required", [])}})
+        strict = {
+            name: each for name, each in params["properties"].items() if each not in (shared[name], known.get(name))
+        }
+        then = {"required": params.get("required", []), **({"properties": strict} if strict else {})}
+        branches.append({"if": is_type, "then": then})
+    invariant["properties"] = {**shared, **known}
     if branches:
         invariant["allOf"] = branches
 
@@ -88,18 +104,38 @@ def _evaluations(catalogue: Catalogue) -> dict[str, JsonSchema]:
         params["required"] = ["type", *params.get("required", [])]
         params["title"] = type_
         branches.append(params)
+    branches += [_group(key) for key in GROUPS]
     known = sorted(catalogue)
     of_plugin = {"type": {"type": "string", "minLength": 1, "not": {"enum": known}, **told}}
     branches.append({"title": "an evaluation of a plugin", "properties": {**head, **of_plugin}, "required": ["type"]})
     definitions["Evaluation"] = {
         "type": "object",
-        "required": ["type"],
         "properties": {"type": {**_open_choice(known), **told}},
         "oneOf": branches,
     }
     for definition in [*definitions.values(), *branches]:
         _open_extensions(definition)
     return definitions
+
+
+def _group(key: str) -> JsonSchema:
+    """A group of checks, in place of a check."""
+    checks: JsonSchema = {"type": "array", "minItems": 2, "items": {"$ref": "#/$defs/Evaluation"}}
+    told = {"any_of": "One of these must pass", "all_of": "All of these must pass"}.get(
+        key, "So many of these must pass"
+    )
+    if key == "at_least":
+        count = {"type": "integer", "minimum": 1, "description": "How many must pass"}
+        of = {**checks, "description": "The checks"}
+        checks = {
+            "type": "object", "properties": {"count": count, "of": of}, "required": ["count", "of"],
+            "additionalProperties": False,
+        }  # fmt: skip
+    head = GroupHead.model_json_schema()["properties"]
+    properties = {**head, key: {**checks, "description": told}}
+    return {
+        "title": key, "type": "object", "properties": properties, "required": [key], "additionalProperties": False,
+    }  # fmt: skip
 
 
 def _use_evaluations(value: Any) -> None:

@@ -41,7 +41,7 @@ def _valid_tags(setting: str | list[str]) -> str | list[str]:
 ReasoningTags = Annotated[str | list[str], AfterValidator(_valid_tags)]
 REASONING_TAGS = (
     "Marks around a model's thoughts at the start of an answer: names of tags, `harmony`, pairs such as "
-    "`[THINK] [/THINK]`, or `none`. Default: think, thinking, reasoning and harmony"
+    "`[THINK] [/THINK]`, or `none`. Default: the marks that models are known to use"
 )
 
 
@@ -82,6 +82,10 @@ class Findings:
     def _add(self, path: FieldPath, message: str, code: str, level: Literal["error", "warning"], key: bool) -> None:
         place = self.document.locate(path, key=key)
         self._problems.append(Problem(place=place, message=message, code=code, level=level))
+
+    def add(self, problem: Problem) -> None:
+        """One that is located already, such as in another file."""
+        self._problems.append(problem)
 
     @property
     def failed(self) -> bool:
@@ -345,38 +349,40 @@ def _keys(shape: type[BaseModel]) -> list[str]:
 def _shape_at(shape: type[BaseModel], loc: FieldPath) -> type[BaseModel] | None:
     current: Any = shape
     for part in loc:
-        current = _inner(current, part)
+        current = inner_annotation(current, part)
         if current is None:
             return None
-    return _as_shape(current)
+    return shape_of(current)
 
 
-def _inner(annotation: Any, part: str | int) -> Any:
-    """The annotation of the value at `part` inside a value with this annotation."""
-    shape = _as_shape(annotation)
+def inner_annotation(annotation: Any, part: str | int) -> Any:
+    """The annotation of the value at `part` inside a value with this annotation, with the field's metadata."""
+    shape = shape_of(annotation)
     if shape is not None:
         for name, field in shape.model_fields.items():
             if part in {field.alias, name}:
-                return field.annotation
+                return typing.Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation
         return None
-    for option in _options(annotation):
+    for option in annotation_options(annotation):
         arguments = typing.get_args(option)
         if arguments and typing.get_origin(option) in {list, tuple, dict}:
             return arguments[-1] if typing.get_origin(option) is dict else arguments[0]
     return None
 
 
-def _as_shape(annotation: Any) -> type[BaseModel] | None:
-    for option in _options(annotation):
+def shape_of(annotation: Any) -> type[BaseModel] | None:
+    """The model of a value with this annotation, if it has one."""
+    for option in annotation_options(annotation):
         if isinstance(option, type) and issubclass(option, BaseModel):
             return option
     return None
 
 
-def _options(annotation: Any) -> list[Any]:
+def annotation_options(annotation: Any) -> list[Any]:
+    """The branches of a union; metadata is left out."""
     origin = typing.get_origin(annotation)
     if origin is typing.Annotated:
-        return _options(typing.get_args(annotation)[0])
+        return annotation_options(typing.get_args(annotation)[0])
     if origin in {typing.Union, types.UnionType}:
-        return [option for argument in typing.get_args(annotation) for option in _options(argument)]
+        return [option for argument in typing.get_args(annotation) for option in annotation_options(argument)]
     return [annotation]

@@ -73,19 +73,26 @@ class Document:
     Without a `root`, it does not come from a file, and places have only a path.
     """
 
-    __slots__ = ("_pairs", "_root", "data", "digest", "file", "folder")
+    __slots__ = ("_pairs", "_places", "_root", "data", "digest", "file", "folder", "sources")
 
     def __init__(self, file: str, folder: FilePath | str, data: Any, *, root: Node | None, digest: str) -> None:
         self.file: str = file
         self.folder: FilePath | str = folder
         self.data: Any = data
         self.digest: str = digest
+        self.sources: tuple[str, ...] = ()
+        """Other files that the data are from."""
         self._root: Node | None = root
         self._pairs: dict[MappingNode, Mapping[str, tuple[Node, Node]]] = {}
+        self._places: dict[tuple[FieldPath, bool], Place] | None = None
+        """Kept where the same places are looked up for several data."""
 
-    def with_data(self, data: Any) -> Document:
+    def with_data(self, data: Any, *, digest: str | None = None) -> Document:
         """The same places with other data, such as one combination of a matrix."""
-        return Document(self.file, self.folder, data, root=self._root, digest=self.digest)
+        made = Document(self.file, self.folder, data, root=self._root, digest=digest or self.digest)
+        made.sources = self.sources
+        made._places = {} if self._places is None else self._places
+        return made
 
     def locate(self, path: FieldPath, *, key: bool = False) -> Place:
         """The place of the field at `path`.
@@ -93,6 +100,14 @@ class Document:
         For a scalar or list item, its own; for a collection under a key, and for anything when `key` is set, the
         key's. For a missing field, the nearest collection around it.
         """
+        if self._places is None:
+            return self._find(path, key)
+        known = self._places.get((path, key))
+        if known is None:
+            known = self._places[path, key] = self._find(path, key)
+        return known
+
+    def _find(self, path: FieldPath, key: bool) -> Place:
         if self._root is None:
             return Place(file=self.file, path=show_path(path))
         node = pointed = self._root
@@ -105,6 +120,16 @@ class Document:
             pointed = key_node if key_node is not None and at_key else node
         line, column = position(pointed)
         return Place(file=self.file, line=line, column=column, path=show_path(path))
+
+    def written(self, path: FieldPath) -> str | None:
+        """The scalar at `path` as it stands in the file: `1.50` for 1.5."""
+        node = self._root
+        for part in path:
+            pair = self._step(node, part) if node is not None else None
+            if pair is None:
+                return None
+            _, node = pair
+        return node.value if isinstance(node, ScalarNode) else None
 
     def _step(self, node: Node, part: str | int) -> tuple[Node | None, Node] | None:
         if isinstance(part, int):
@@ -124,7 +149,7 @@ class Document:
 def read_document(path: str, file: str) -> tuple[Document | None, list[Problem]]:
     """Read one file, called `file` in messages. Without a document, the problems say why."""
     try:
-        with open(path, "rb", opener=_open_file) as stream:
+        with open(path, "rb", opener=open_regular) as stream:
             content = stream.read(MAX_BYTES + 1)
     except OSError as error:
         reason = error.strerror or str(error)
@@ -132,7 +157,7 @@ def read_document(path: str, file: str) -> tuple[Document | None, list[Problem]]
     return parse_document(content, path, file)
 
 
-def _open_file(path: str, flags: int) -> int:
+def open_regular(path: str, flags: int) -> int:
     """Without blocking: a pipe without a writer would hang. Raises `OSError`."""
     opened = os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
     if stat.S_ISREG(os.fstat(opened).st_mode):
@@ -144,7 +169,7 @@ def _open_file(path: str, flags: int) -> int:
 def parse_document(content: bytes, path: str, file: str) -> tuple[Document | None, list[Problem]]:
     """As `read_document`, for content already in memory."""
     try:
-        root, data, faults = parse(_decode(content))
+        root, data, faults = parse(decode(content))
     except YamlError as error:
         return None, [_problem(error.fault, file)]
     digest = hashlib.sha256(content).hexdigest()[:16]
@@ -152,9 +177,10 @@ def parse_document(content: bytes, path: str, file: str) -> tuple[Document | Non
     return document, _located(faults, file, root)
 
 
-def _decode(content: bytes) -> str:
-    if len(content) > MAX_BYTES:
-        raise YamlError("too-large", "the file is larger than the limit of 1 MiB")
+def decode(content: bytes, *, most: int = MAX_BYTES) -> str:
+    """Raises `YamlError`."""
+    if len(content) > most:
+        raise YamlError("too-large", f"the file is larger than the limit of {most >> 20} MiB")
     if b"\0" in content:
         line, column = _byte_position(content, content.index(b"\0"))
         raise YamlError("not-text", "found a NUL byte: the file is binary; expected UTF-8 text", line, column)

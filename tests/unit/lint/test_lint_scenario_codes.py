@@ -32,6 +32,7 @@ def test_every_code_that_can_be_found_is_listed() -> None:
     )
     warned = re.findall(r'\.warning\(\s*(?:[^()"]|\([^()]*\)|f?"[^"]*",\s*(?=f?"))*"([a-z-]+)"', written)
     linted = re.findall(r'(?:\.problem\(|_warning\((?:scenario\.place|evaluation), )"([a-z-]+)"', written)
+    linted += re.findall(r'code="([a-z-]+)", level="warning"', written)
     assert {"id-convention", "unused-key", "unknown-lint-code"} <= set(warned)
     assert {"truncated-stem", "expected-action-fails", "no-examples"} <= set(linted)
     assert set(warned) | set(linted) == set(CODES)

@@ -76,4 +76,4 @@ def test_the_shipped_schemas_are_those_of_the_shapes(tmp_path, monkeypatch):
     for name, schema in schemas.items():
         text = (shipped / f"{name}.schema.json").read_text(encoding="utf-8")
         assert text == schema_text(schema), "run `make schemas`"
-        assert "steadyhand schema --out" in text
+        assert "steadyhand schema --out-dir" in text
