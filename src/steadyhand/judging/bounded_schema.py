@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from itertools import islice
 from typing import Any, cast
+from urllib.parse import unquote
 
 import regex
 
 from steadyhand.records.base import shorten
+from steadyhand.suggestion import nearest
 from steadyhand.text_match import compiled, search_now, within_limit
 
 _SEARCH_S = 0.25
@@ -75,6 +77,88 @@ def complaint(schema: Mapping[str, Any], value: Any, name: str) -> str | None:
         raise ValueError(f"{name} refers to itself endlessly") from None
     errors = sorted(found, key=relevance)
     return "; ".join(f"{error.json_path}: {shorten(error.message, _LONGEST)}" for error in errors[:5]) or None
+
+
+_SUBSCHEMAS = frozenset(
+    (
+        "additionalProperties", "items", "contains", "not", "if", "then", "else", "propertyNames", "unevaluatedItems",
+        "unevaluatedProperties", "additionalItems",
+    )
+)  # fmt: skip
+_OF_SCHEMAS = frozenset(("allOf", "anyOf", "oneOf", "prefixItems", "items"))
+_BY_NAME = frozenset(("properties", "patternProperties", "$defs", "definitions", "dependentSchemas"))
+_BESIDE = frozenset(
+    (
+        "$schema", "$id", "$anchor", "$dynamicAnchor", "$defs", "definitions", "$comment", "$vocabulary", "title",
+        "description", "default", "examples", "deprecated", "readOnly", "writeOnly", "then", "else", "minContains",
+        "maxContains", "contentEncoding", "contentMediaType", "contentSchema",
+    )
+)  # fmt: skip
+"""Keywords that check nothing by themselves."""
+
+
+def flaw(schema: Mapping[str, Any]) -> str | None:
+    """Why a schema that is to decide something cannot, or None: it is invalid, nothing fits it, or part of it would be
+    ignored, such as a misspelt keyword."""
+    from jsonschema import validators
+    from jsonschema.exceptions import SchemaError
+
+    kind: Any = validators.validator_for(schema, default=validators.Draft202012Validator)
+    try:
+        kind.check_schema(schema)
+        _check_patterns(schema, "`schema`", named=False)
+    except SchemaError as error:
+        return f"not a JSON Schema: {error.message}"
+    except ValueError as error:
+        return str(error)
+    known = {*kind.VALIDATORS, *_BESIDE} - {"format"}
+    if schema.get("not") in ({}, True) or schema.get("enum") == [] or schema.get("type") == []:
+        return "nothing fits the schema, so the check can never pass"
+    anchors = {part["$anchor"] for part in _parts(schema) if isinstance(part.get("$anchor"), str)}
+    for part in _parts(schema):
+        for keyword in part:
+            if keyword == "format":
+                return "`format` is not checked; say what is wanted with `pattern`"
+            if keyword not in known and not keyword.startswith("x-"):
+                near = nearest(keyword, sorted(known))
+                hint = f"; did you mean `{near}`?" if near else ""
+                return f"unknown keyword `{keyword}`, which would be ignored{hint}"
+        if isinstance(reference := part.get("$ref"), str) and not _is_inside(reference, schema, anchors):
+            return f"the schema refers to {reference!r}, which it does not contain"
+    return None
+
+
+def _parts(schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """The schema and all schemas in it."""
+    yield schema
+    for keyword, value in schema.items():
+        inner: list[Any] = []
+        if isinstance(value, list) and keyword in _OF_SCHEMAS:
+            inner = cast("list[Any]", value)
+        elif isinstance(value, Mapping) and keyword in _BY_NAME:
+            inner = list(cast("Mapping[str, Any]", value).values())
+        elif keyword in _SUBSCHEMAS:
+            inner = [value]
+        for each in inner:
+            if isinstance(each, Mapping):
+                yield from _parts(cast("Mapping[str, Any]", each))
+
+
+def _is_inside(reference: str, schema: Mapping[str, Any], anchors: Collection[str]) -> bool:
+    if reference == "#" or reference == schema.get("$id"):
+        return True
+    if not reference.startswith("#/"):
+        return reference.startswith("#") and reference[1:] in anchors
+    place: Any = schema
+    for step in reference[2:].split("/"):
+        name = unquote(step).replace("~1", "/").replace("~0", "~")
+        if isinstance(place, list) and name.isdecimal() and int(name) < len(cast("list[Any]", place)):
+            place = cast("list[Any]", place)[int(name)]
+        elif isinstance(place, Mapping) and name in place:
+            place = cast("Mapping[str, Any]", place)[name]
+        else:
+            return False
+    return True
 
 
 class _Bounds:

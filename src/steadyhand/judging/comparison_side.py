@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from steadyhand.records.base import Record
 from steadyhand.records.evaluation import FailureClass, LatencyTier, Verdict
 from steadyhand.records.location import Place
-from steadyhand.records.run import JUDGE_PART, SCENARIO_PART, Judged
+from steadyhand.records.run import JUDGE_PART, SCENARIO_PART
 
 _TIERS = tuple(LatencyTier)
 
@@ -202,41 +202,49 @@ def tier_lost(before: LatencyTier | None, now: LatencyTier | None) -> bool:
     return before is not None and now is not None and _TIERS.index(now) > _TIERS.index(before)
 
 
-def gather(
-    trials: Iterable[TrialFacts],
-    *,
-    planned: Mapping[str, int],
-    fingerprints: Mapping[str, Mapping[str, str]],
-    paired: Mapping[str, str] | None = None,
-) -> tuple[Sample, ...]:
-    """Samples by scenario and target, scenarios in the order of the plan.
+class SampleCollector:
+    """Samples by scenario and target, from trials that are added one by one."""
 
-    `paired` gives the id by which a recorded one is paired, for scenarios of which no trial ran.
+    def __init__(self) -> None:
+        self._found: dict[str, dict[str, _Gathered]] = {}
 
-    A planned trial without a verdict is undecided. If several targets ran under one recorded id, its target is unknown;
-    it counts for each that has fewer trials than the others.
-    """
-    found: dict[str, dict[str, _Gathered]] = {each: {} for each in planned}
-    for trial in trials:
-        of_scenario = found.setdefault(trial.recorded_id, {})
+    def add(self, trial: TrialFacts) -> None:
+        of_scenario = self._found.setdefault(trial.recorded_id, {})
         gathered = of_scenario.get(trial.target)
         if gathered is None:
             gathered = of_scenario[trial.target] = _Gathered(trial)
         gathered.add(trial)
-    samples: list[Sample] = []
-    for recorded_id, of_scenario in found.items():
-        parts = fingerprints.get(recorded_id, {})
-        missing = planned.get(recorded_id, 0) - sum(_size(each) for each in of_scenario.values())
-        if not of_scenario:
-            scenario_id = (paired or {}).get(recorded_id, recorded_id)
-            samples.append(_never_run(recorded_id, scenario_id, parts, missing))
-        _attribute(of_scenario)
-        most = max((_size(each) for each in of_scenario.values()), default=0)
-        several = len(of_scenario) > 1
-        samples += [
-            each.sample(parts, max((most - _size(each)) if several else missing, 0)) for each in of_scenario.values()
-        ]
-    return tuple(samples)
+
+    def samples(
+        self,
+        *,
+        planned: Mapping[str, int],
+        fingerprints: Mapping[str, Mapping[str, str]],
+        paired: Mapping[str, str] | None = None,
+    ) -> tuple[Sample, ...]:
+        """Scenarios in the order of the plan. To be asked once.
+
+        `paired` gives the id by which a recorded one is paired, for scenarios of which no trial ran.
+
+        A planned trial without a verdict is undecided. If several targets ran under one recorded id, its target is
+        unknown; it counts for each that has fewer trials than the others.
+        """
+        samples: list[Sample] = []
+        for recorded_id in dict.fromkeys((*planned, *self._found)):
+            of_scenario = self._found.get(recorded_id, {})
+            parts = fingerprints.get(recorded_id, {})
+            missing = planned.get(recorded_id, 0) - sum(_size(each) for each in of_scenario.values())
+            if not of_scenario:
+                scenario_id = (paired or {}).get(recorded_id, recorded_id)
+                samples.append(_never_run(recorded_id, scenario_id, parts, missing))
+            _attribute(of_scenario)
+            most = max((_size(each) for each in of_scenario.values()), default=0)
+            several = len(of_scenario) > 1
+            samples += [
+                each.sample(parts, max((most - _size(each)) if several else missing, 0))
+                for each in of_scenario.values()
+            ]
+        return tuple(samples)
 
 
 def _attribute(of_scenario: dict[str, _Gathered]) -> None:
@@ -263,14 +271,6 @@ def _never_run(recorded_id: str, scenario_id: str, parts: Mapping[str, str], pla
 
 def _size(gathered: _Gathered) -> int:
     return len(gathered.passed) + len(gathered.failed) + gathered.undecided
-
-
-def safe_time(judged: Judged) -> float | None:
-    """When the answer became safe for good; infinite if never, None if unknown."""
-    if judged.time_to_safe_ms is not None:
-        return judged.time_to_safe_ms
-    never = judged.safety_at_deadline is not None and judged.times_unknown is None
-    return math.inf if never else None
 
 
 class Matched(Record):

@@ -6,8 +6,6 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import TypeVar
 
-import msgspec
-
 from steadyhand.records.base import Record
 from steadyhand.records.chat import Attempt, Purpose, SpoiledBy
 from steadyhand.records.config import Price
@@ -61,8 +59,7 @@ class CostSummary(Record):
         return self.total.cost_known
 
     def plus(self, other: CostSummary) -> CostSummary:
-        return msgspec.structs.replace(
-            self,
+        return CostSummary(
             total=self.total.plus(other.total),
             by_purpose=_merged(self.by_purpose, other.by_purpose),
             by_model=_merged(self.by_model, other.by_model),
@@ -71,7 +68,11 @@ class CostSummary(Record):
 
 
 def _merged(one: dict[K, Spent], other: dict[K, Spent]) -> dict[K, Spent]:
-    return {**one, **{key: one.get(key, Spent()).plus(spent) for key, spent in other.items()}}
+    merged = dict(one)
+    for key, spent in other.items():
+        known = merged.get(key)
+        merged[key] = spent if known is None else known.plus(spent)
+    return merged
 
 
 class Prices:
@@ -124,15 +125,13 @@ def _provider(model: str) -> str:
 def spent_on(call: ModelCalled, prices: Prices) -> Spent:
     """What one finished call used, successful or not."""
     not_live = any(each.kind is SpoiledBy.NOT_LIVE for each in call.timing.spoiled)
-    uncounted = 0 if not_live else sum(1 for attempt in call.timing.attempts if _may_be_charged(attempt))
+    uncounted = 0 if not_live else may_cost_more(call)
     usage = call.usage
     if usage is None or not usage.countable:
         answered = call.error is None
         return Spent(calls=1, uncounted=uncounted + int(answered), not_live=int(not_live))
     price = prices.of(call.model)
-    cost = 0.0
-    if price is not None and not not_live:
-        cost = (usage.input_tokens * price.input + usage.output_tokens * price.output) / _MILLION
+    cost = 0.0 if price is None or not_live else price_of_call(call, price) or 0.0
     return Spent(
         calls=1,
         input_tokens=usage.input_tokens,
@@ -144,6 +143,19 @@ def spent_on(call: ModelCalled, prices: Prices) -> Spent:
     )
 
 
+def price_of_call(call: ModelCalled, price: Price) -> float | None:
+    """What its tokens cost, or would have cost if the answer had not come from a recording; None without a count."""
+    usage = call.usage
+    if usage is None or not usage.countable:
+        return None
+    return (usage.input_tokens * price.input + usage.output_tokens * price.output) / _MILLION
+
+
+def may_cost_more(call: ModelCalled) -> int:
+    """The number of its failed attempts that the server may charge for."""
+    return sum(1 for attempt in call.timing.attempts if _may_be_charged(attempt))
+
+
 def _may_be_charged(attempt: Attempt) -> bool:
     """Whether a failed attempt got far enough that the server may charge for it. A refusal is free."""
     return attempt.error is not None and attempt.sent_ms is not None and attempt.status in (None, 200)
@@ -151,19 +163,18 @@ def _may_be_charged(attempt: Attempt) -> bool:
 
 def cost_of(events: Iterable[AnyEvent], prices: Prices) -> CostSummary:
     """The sum over the model calls among `events`."""
-    summary = CostSummary()
+    summary: CostSummary | None = None
     for event in events:
         if isinstance(event, ModelCalled):
             spent = spent_on(event, prices)
-            summary = summary.plus(
-                CostSummary(
-                    total=spent,
-                    by_purpose={event.purpose: spent},
-                    by_model={event.model: spent},
-                    list_prices=spent.cost > 0 and prices.from_table(event.model),
-                )
+            call = CostSummary(
+                total=spent,
+                by_purpose={event.purpose: spent},
+                by_model={event.model: spent},
+                list_prices=spent.cost > 0 and prices.from_table(event.model),
             )
-    return summary
+            summary = call if summary is None else summary.plus(call)
+    return summary or CostSummary()
 
 
 def cost_of_trial(trial: TrialRecord, prices: Prices) -> CostSummary:

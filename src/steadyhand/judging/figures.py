@@ -131,10 +131,8 @@ class _Collected:
             return
         if judged.latency_ms is not None:
             self.latency.append(math.inf if judged.latency_cut else judged.latency_ms)
-        if judged.time_to_safe_ms is not None:
-            self.time_to_safe.append(judged.time_to_safe_ms)
-        elif judged.safety_at_deadline is not None:
-            self.time_to_safe.append(math.inf)
+        if (safe_ms := judged.safe_ms) is not None:
+            self.time_to_safe.append(safe_ms)
         else:
             self.safe_left_out += has_safety
 

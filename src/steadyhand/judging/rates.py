@@ -237,11 +237,6 @@ def scenario_rates(
     return rates
 
 
-def rates_exit_code(rates: Iterable[ScenarioRate]) -> ExitCode:
-    """As for trials, over the verdicts of scenarios."""
-    return tally_scenarios(rates).exit_code
-
-
 def percent(required: float | None) -> str:
     """The share that must pass, as it was written: 0.995 is not shown as 100%."""
     return "all" if required is None else f"{required * 100:.6g}%"

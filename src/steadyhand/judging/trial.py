@@ -287,8 +287,9 @@ def _checks(found: _Sorted) -> str:
 
 def without_secrecy(judged: Judged, evaluations: Sequence[EvaluationResult], opened: Sequence[str]) -> Judged:
     """The trial if its agent opened these files, by which it is judged. A violated invariant and an error remain."""
-    violated = any(invariant.verdict is Verdict.FAILED for invariant in invariants_of(evaluations))
-    if not opened or violated or judged.verdict is Verdict.ERROR:
+    if not opened or judged.verdict is Verdict.ERROR:
+        return judged
+    if any(invariant.verdict is Verdict.FAILED for invariant in invariants_of(evaluations)):
         return judged
     more = f" and {len(opened) - 1} more" if len(opened) > 1 else ""
     reason = f"the agent opened what the trial is judged by: {opened[0]}{more}"

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import difflib
+import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from steadyhand.judging.trial import alarm_of, label
+from steadyhand.reading.totals import OTHER, Incidents
 from steadyhand.records.base import counted
 from steadyhand.records.evaluation import EvaluationResult, FailureClass, RubricScore, Verdict
-from steadyhand.records.event import (
-    AnyEvent,
-    Lagged,
-    Retried,
-    Waited,
-    answers_finish,
-    transcript_of,
-)
+from steadyhand.records.event import answers_finish, transcript_of
 from steadyhand.records.run import TrialRecord, exported_transcript
 from steadyhand.report import wording
 from steadyhand.report.table import Page, cells, clip, one_line, visible
@@ -27,83 +22,39 @@ from steadyhand.report.wording import milliseconds, safe_by_deadline, scenario_l
 
 _REASONS = 3
 _REASON = 100
-_MOST_REASONS = 200
-_OTHER = "other reasons"
-_KINDS = frozenset((Retried, Waited, Lagged))
 _INCIDENT_INDENT = 2
 _SHOWN_WAIT_MS = 100.0
 
 
-class Incidents:
-    """Retries, waits and lag over trials, repeated measurements included. Lag counts only if a latency is graded."""
-
-    def __init__(self) -> None:
-        self._retries: Counter[str] = Counter()
-        self._waits: Counter[str] = Counter()
-        self._waited_ms: float = 0.0
-        self._lagged: int = 0
-        self._worst_lag_ms: float = 0.0
-        self._measured_again: int = 0
-
-    def add(self, trial: TrialRecord) -> None:
-        self._measured_again += len(trial.earlier)
-        for each in (*trial.earlier, trial):
-            found = [event for event in each.events if type(event) in _KINDS]  # most trials have none
-            if found:
-                graded = any(check.budget is not None for check in each.evaluations)
-                for event in found:
-                    self._count(event, graded=graded)
-
-    def _count(self, event: AnyEvent, *, graded: bool) -> None:
-        match event:
-            case Retried():
-                self._retries[_known(event.reason, self._retries)] += 1
-            case Waited():
-                self._waits[_known(event.reason, self._waits)] += 1
-                self._waited_ms += event.wait_ms
-            case Lagged() if graded:
-                self._lagged += 1
-                self._worst_lag_ms = max(self._worst_lag_ms, event.lag_ms)
-            case _:
-                pass
-
-    def short(self) -> str:
-        """A few words for one line, such as `2 retries, waited 4.0 s`."""
-        found: list[str] = []
-        if retries := self._retries.total():
-            found.append(counted(retries, "retry", "retries"))
-        if self._waited_ms >= _SHOWN_WAIT_MS:
-            found.append(f"waited {wording.seconds(self._waited_ms)}")
-        if self._lagged:
-            found.append(f"lag {wording.milliseconds(self._worst_lag_ms)}")
-        if self._measured_again:
-            found.append(f"{self._measured_again} remeasured")
-        return ", ".join(found)
-
-    def told(self) -> Iterator[tuple[str, str]]:
-        """A name and a description of each kind of incident that occurred."""
-        if self._retries:
-            yield "retries", _times_seen(self._retries)
-        if self._waits:
-            yield "waits", f"{wording.seconds(self._waited_ms)} in total: {_times_seen(self._waits)}"
-        if self._lagged:
-            yield "lag", f"{counted(self._lagged, 'call')}, up to {wording.milliseconds(self._worst_lag_ms)}"
-        if self._measured_again:
-            yield "repeats", f"remeasured {counted(self._measured_again, 'time')}"
+def short_incidents(found: Incidents) -> str:
+    """A few words for one line, such as `2 retries, waited 4.0 s`."""
+    told: list[str] = []
+    if retries := found.retries.total():
+        told.append(counted(retries, "retry", "retries"))
+    if found.waited_ms >= _SHOWN_WAIT_MS:
+        told.append(f"waited {wording.seconds(found.waited_ms)}")
+    if found.lagged:
+        told.append(f"lag {wording.milliseconds(found.worst_lag_ms)}")
+    if found.measured_again:
+        told.append(f"{found.measured_again} remeasured")
+    return ", ".join(told)
 
 
-def incidents_of(trial: TrialRecord) -> Iterator[tuple[str, str]]:
-    """The incidents of one trial, likewise."""
-    return _of(trial).told()
-
-
-def short_incidents(trial: TrialRecord) -> str:
-    return _of(trial).short()
+def told_incidents(found: Incidents) -> Iterator[tuple[str, str]]:
+    """A name and a description of each kind of incident that occurred."""
+    if found.retries:
+        yield "retries", _times_seen(found.retries)
+    if found.waits:
+        yield "waits", f"{wording.seconds(found.waited_ms)} in total: {_times_seen(found.waits)}"
+    if found.lagged:
+        yield "lag", f"{counted(found.lagged, 'call')}, up to {wording.milliseconds(found.worst_lag_ms)}"
+    if found.measured_again:
+        yield "repeats", f"remeasured {counted(found.measured_again, 'time')}"
 
 
 def render_incidents(incidents: Incidents, page: Page) -> Iterator[str]:
     """The lines about the incidents of a run; none if there were none."""
-    told = list(incidents.told())
+    told = list(told_incidents(incidents))
     if not told:
         return
     yield "Incidents (excluded from latency):"
@@ -115,21 +66,10 @@ def render_incidents(incidents: Incidents, page: Page) -> Iterator[str]:
         yield from (" " * hang + line for line in lines[1:])
 
 
-def _of(trial: TrialRecord) -> Incidents:
-    found = Incidents()
-    found.add(trial)
-    return found
-
-
-def _known(reason: str, reasons: Counter[str]) -> str:
-    """The reason, unless there are too many to keep: some servers put a request id into every message."""
-    return reason if reason in reasons or len(reasons) < _MOST_REASONS else _OTHER
-
-
 def _times_seen(reasons: Counter[str]) -> str:
     shown = [f"{count} x {clip(one_line(reason), _REASON)}" for reason, count in reasons.most_common(_REASONS)]
     rest = sum(reasons.values()) - sum(count for _, count in reasons.most_common(_REASONS))
-    return "; ".join(shown) + (f"; {rest} x {_OTHER}" if rest else "")
+    return "; ".join(shown) + (f"; {rest} x {OTHER}" if rest else "")
 
 
 _CHECKS = 10
@@ -240,7 +180,8 @@ def explained_class(each: FailureClass) -> str:
 
 def _incidents(trial: TrialRecord) -> Iterator[tuple[str, str]]:
     """Those that the reason for an ungraded latency does not already name."""
-    return (each for each in incidents_of(trial) if each[0] != "lag" or not trial.judged.latency_spoiled)
+    told = told_incidents(Incidents.of(trial))
+    return (each for each in told if each[0] != "lag" or not trial.judged.latency_spoiled)
 
 
 def _facts(trial: TrialRecord, open_checks: Iterable[EvaluationResult]) -> Iterator[tuple[str, str]]:
@@ -263,12 +204,12 @@ def _times(trial: TrialRecord) -> str:
     if judged.time_to_first_token_ms is not None:
         told.append(f"first token after {milliseconds(judged.time_to_first_token_ms)}")
     at = judged.safety_at_deadline
-    if judged.time_to_safe_ms is not None:
-        told.append(f"safe after {milliseconds(judged.time_to_safe_ms)}")
-    elif at is not None and judged.first_safe_ms is not None:
-        told.append(f"safe from {milliseconds(judged.first_safe_ms)}, but not at the end")
-    elif at is not None:
-        told.append("never safe")
+    safe_ms = judged.safe_ms
+    if safe_ms == math.inf:
+        first = judged.first_safe_ms
+        told.append("never safe" if first is None else f"safe from {milliseconds(first)}, but not at the end")
+    elif safe_ms is not None:
+        told.append(f"safe after {milliseconds(safe_ms)}")
     if at is not None:
         told.append(f"safe by target/acceptable/critical time: {safe_by_deadline(judged)}")
     if judged.time_to_safe_excludes:

@@ -10,17 +10,18 @@ import importlib
 import io
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, get_args
 
 from steadyhand.errors import SetupError
 from steadyhand.judging.cost import Prices, cost_of_trial, spent_on
+from steadyhand.reading.run import Reading
 from steadyhand.records.base import csv_cell, plain_text
 from steadyhand.records.evaluation import EvaluationResult, check_ids
 from steadyhand.records.event import ModelCalled, transcript_of
-from steadyhand.records.run import RunHeader, TrialRecord
+from steadyhand.records.run import TrialRecord
 
 ColumnType: TypeAlias = Literal["text", "integer", "number", "boolean"]
 TableName: TypeAlias = Literal["trials", "evaluations", "calls"]
@@ -120,9 +121,9 @@ COLUMNS: Mapping[TableName, tuple[Column, ...]] = {
 }
 
 
-def rows_of(trial: TrialRecord, header: RunHeader, prices: Prices) -> dict[TableName, list[Row]]:
+def rows_of(trial: TrialRecord, reading: Reading) -> dict[TableName, list[Row]]:
     """The rows of one trial in each table, in the order of `COLUMNS`."""
-    key = (header.id, trial.key.scenario_id, trial.key.index)
+    key, prices = (reading.header.id, trial.key.scenario_id, trial.key.index), reading.prices
     return {
         "trials": [(*key, *_trial(trial, prices))],
         "evaluations": [
@@ -239,15 +240,12 @@ class TableWriter(Protocol):
     def close(self) -> None: ...
 
 
-def export_tables(
-    header: RunHeader, trials: Iterable[TrialRecord], folder: Path, table_format: TableFormat
-) -> dict[Path, int]:
+def export_tables(reading: Reading, folder: Path, table_format: TableFormat) -> dict[Path, int]:
     """Write one file for each table, and return the number of rows of each. A file is written completely or not at all.
 
     Raises `SetupError` when a package is missing, `OSError` when a file cannot be written.
     """
     make = _writers()[table_format]
-    prices = Prices.of_run(header)
     folder.mkdir(parents=True, exist_ok=True)
     files = {table: folder / f"{table}.{table_format}" for table in TABLES}
     parts = {table: file.with_name(f".{file.name}.{os.getpid()}.part") for table, file in files.items()}
@@ -258,8 +256,8 @@ def export_tables(
         writers: dict[TableName, TableWriter] = {table: make(parts[table], COLUMNS[table]) for table in TABLES}
         for writer in writers.values():
             cleaning.callback(writer.close)
-        for trial in trials:
-            for table, rows in rows_of(trial, header, prices).items():
+        for trial in reading.read():
+            for table, rows in rows_of(trial, reading).items():
                 for row in rows:
                     writers[table].add(row)
                     counts[table] += 1
@@ -364,13 +362,13 @@ def _package(module: str, user: str, extra: str) -> Any:
         raise SetupError(f"{user} needs {name}; install it with `pip install 'steadyhand[{extra}]'`") from error
 
 
-def frame_of(table: TableName, header: RunHeader, trials: Iterable[TrialRecord]) -> Any:
+def frame_of(table: TableName, reading: Reading) -> Any:
     """The table as a pandas `DataFrame`, with columns that can hold a missing value. Raises `SetupError`."""
     frames = _package("pandas", "to_pandas", "pandas")
     types: dict[ColumnType, str] = {"text": "string", "integer": "Int64", "number": "Float64", "boolean": "boolean"}
     columns = COLUMNS[table]
     values: list[list[Value]] = [[] for _ in columns]
-    for row in _rows(table, header, trials):
+    for row in (row for trial in reading.read() for row in rows_of(trial, reading)[table]):
         for column, value in zip(values, row, strict=True):
             column.append(_plain(value))
     return frames.DataFrame(
@@ -379,9 +377,3 @@ def frame_of(table: TableName, header: RunHeader, trials: Iterable[TrialRecord])
             for column, found in zip(columns, values, strict=True)
         }
     )
-
-
-def _rows(table: TableName, header: RunHeader, trials: Iterable[TrialRecord]) -> Iterator[Row]:
-    prices = Prices.of_run(header)
-    for trial in trials:
-        yield from rows_of(trial, header, prices)[table]

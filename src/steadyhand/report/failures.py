@@ -9,6 +9,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+import msgspec
+
 from steadyhand.judging.trial import described, label
 from steadyhand.records.evaluation import EvaluationResult, Verdict, check_ids
 from steadyhand.records.run import TrialRecord
@@ -28,12 +30,11 @@ _NUMBER = re.compile(r"\d+")
 _ORDER = (Verdict.FAILED, Verdict.ERROR, Verdict.INCONCLUSIVE)
 
 
-class _Block:
+class _Block(msgspec.Struct):
     """Trials that did not pass for the same reasons. `example` is the first of them."""
 
-    def __init__(self, example: TrialRecord) -> None:
-        self.example: TrialRecord = example
-        self.trials: dict[str, list[int]] = {}
+    example: TrialRecord
+    trials: dict[str, list[int]] = {}
 
     def add(self, trial: TrialRecord) -> None:
         self.trials.setdefault(trial.key.scenario_id, []).append(trial.key.index)
@@ -57,21 +58,21 @@ class _Block:
         return f"{self.count} of {total} trials: {listed}{', …' if len(numbers) > _LISTED else ''}"
 
 
-class Failures:
-    """Collects trials that did not pass, in planned order, and keeps one example per block."""
+class Failures(msgspec.Struct):
+    """Collects trials that did not pass, in planned order, and keeps one example per block. `unkept` is how many are in
+    none."""
 
-    def __init__(self, *, singly: bool) -> None:
-        self._singly: bool = singly
-        self._blocks: dict[object, _Block] = {}
-        self._unkept: dict[object, int] = {}
+    singly: bool
+    blocks: dict[str, _Block] = {}
+    unkept: int = 0
 
     def add(self, trial: TrialRecord) -> None:
-        key = trial.key if self._singly else _alike(trial)
-        block = self._blocks.get(key)
-        if block is None and (self._singly or len(self._blocks) < _KEPT):
-            block = self._blocks[key] = _Block(trial)
+        key = str(trial.key) if self.singly else repr(_alike(trial))
+        block = self.blocks.get(key)
+        if block is None and (self.singly or len(self.blocks) < _KEPT):
+            block = self.blocks[key] = _Block(trial)
         if block is None:
-            self._unkept[key] = self._unkept.get(key, 0) + 1
+            self.unkept += 1
         else:
             block.add(trial)
 
@@ -79,8 +80,8 @@ class Failures:
         self, page: Page, planned: Mapping[str, int], *, run_id: str, short: bool, transcripts: Transcripts | None
     ) -> Iterator[str]:
         """The blocks, failed ones first; in full if requested or short enough."""
-        blocks = sorted(self._blocks.values(), key=lambda each: _ORDER.index(each.example.judged.verdict))
-        if self._singly:
+        blocks = sorted(self.blocks.values(), key=lambda each: _ORDER.index(each.example.judged.verdict))
+        if self.singly:
             for number, block in enumerate(blocks):
                 yield from [""] if number else []
                 yield from _in_full(block, page, planned, transcripts, whole=True)
@@ -95,7 +96,7 @@ class Failures:
             yield from _in_short(block, page, planned, room)
         left = blocks[_BLOCKS:]
         if left:
-            trials = sum(block.count for block in left) + sum(self._unkept.values())
+            trials = sum(block.count for block in left) + self.unkept
             yield f"{trials} more {'trial' if trials == 1 else 'trials'} did not pass, for other reasons"
         yield page.paint(f"to see each of them in full: steadyhand show {run_id} --all", "faint")
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
-from steadyhand.judging.rates import ScenarioRate
 from steadyhand.judging.trial import described, label
+from steadyhand.reading.run import Reading
 from steadyhand.records.base import Record
 from steadyhand.records.evaluation import EvaluationResult, Verdict
 from steadyhand.records.location import Place
@@ -30,22 +31,29 @@ class _Annotated(Record):
     place: Place | None
 
 
-def run_annotations(trials: Iterable[TrialRecord], rates: Mapping[str, ScenarioRate], folder: Path) -> Iterator[str]:
+class FailedChecks:
+    """The checks that did not pass, each with its first trial, gathered as trials are read."""
+
+    def __init__(self, reading: Reading) -> None:
+        self.found: dict[_Key, _Annotated] = {}
+        self.counts: Counter[_Key] = Counter()
+
+    def add(self, trial: TrialRecord) -> None:
+        if trial.judged.verdict is not Verdict.PASSED:
+            for key, each in _of_trial(trial):
+                self.found.setdefault(key, each)
+                self.counts[key] += 1
+
+
+def run_annotations(reading: Reading, folder: Path) -> Iterator[str]:
     """One for each check that failed in a scenario that did not pass, at its line; a warning if it is undecided."""
-    found: dict[_Key, _Annotated] = {}
-    counts: dict[_Key, int] = {}
-    for trial in trials:
-        scenario_id = trial.key.scenario_id
-        if trial.judged.verdict is Verdict.PASSED or rates[scenario_id].verdict is Verdict.PASSED:
-            continue
-        for key, each in _of_trial(trial):
-            found.setdefault(key, each)
-            counts[key] = counts.get(key, 0) + 1
+    checks = reading.gathered(FailedChecks)
+    found = {key: each for key, each in checks.found.items() if reading.rate[key[0]].verdict is not Verdict.PASSED}
     ordered = sorted(found, key=lambda key: found[key].level)
     for key in ordered[:_MOST]:
         each = found[key]
-        total = rates[key[0]].total
-        often = f" ({counts[key]} of {total} trials)" if total > 1 else ""
+        total = reading.rate[key[0]].total
+        often = f" ({checks.counts[key]} of {total} trials)" if total > 1 else ""
         place = _within(each.place, folder)
         yield annotation(each.level, each.message + often, title=each.title, place=place, folder=folder)
     if len(ordered) > _MOST:

@@ -3,35 +3,32 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from steadyhand.errors import SetupError
-from steadyhand.judging.rates import ScenarioRate
+from steadyhand.reading.run import Reading
 from steadyhand.records.evaluation import Verdict, check_ids
-from steadyhand.records.run import RunHeader, TrialRecord, exported_transcript
+from steadyhand.records.run import TrialRecord, exported_transcript
 
 # What Inspect calls correct, incorrect and no answer. A trial in error has no score and an error.
 _VALUES = {Verdict.PASSED: "C", Verdict.FAILED: "I", Verdict.INCONCLUSIVE: "N"}
 
 
-def write_inspect_log(
-    header: RunHeader, trials: Iterable[TrialRecord], rates: Iterable[ScenarioRate], file: Path, *, finished: bool
-) -> int:
+def write_inspect_log(reading: Reading, file: Path) -> int:
     """Write the log and return the number of samples. Inspect keeps a whole log in memory, and so does this.
 
     Raises `SetupError` when Inspect is not installed.
     """
     log = _inspect()
-    samples = [_sample(log, trial) for trial in trials]
+    header = reading.header
+    samples = [_sample(log, trial) for trial in reading.read()]
     models = sorted({trial["model"] for trial in (sample.metadata for sample in samples) if trial["model"]})
-    passed = sum(rate.verdict is Verdict.PASSED for rate in rates)
     correct = sum("verdict" in (sample.scores or {}) and sample.scores["verdict"].value == "C" for sample in samples)
     decided = sum("verdict" in (sample.scores or {}) for sample in samples)
     metrics = {"accuracy": log.EvalMetric(name="accuracy", value=correct / decided)} if decided else {}
     whole = log.EvalLog(
-        status="success" if finished else "cancelled",
+        status="success" if reading.status == "finished" else "cancelled",
         eval=log.EvalSpec(
             created=header.started_at,
             task="steadyhand",
@@ -47,7 +44,7 @@ def write_inspect_log(
             total_samples=header.planned,
             completed_samples=len(samples),
             scores=[log.EvalScore(name="verdict", scorer="steadyhand", metrics=metrics)],
-            metadata={"scenarios_passed": passed},
+            metadata={"scenarios_passed": reading.scenarios.passed},
         ),
         samples=samples,
     )

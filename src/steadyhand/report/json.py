@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import functools
+import operator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import Any, TypeVar
 
 import msgspec
 
 from steadyhand.judging.cost import CostSummary, Prices, cost_of_trial
-from steadyhand.judging.figures import FigureCollector, Figures, RunFigures, TimeFigures
-from steadyhand.judging.rates import (
-    ScenarioRate,
-    rates_exit_code,
-    summarise,
-    tally_scenarios,
-    value_rates,
-)
-from steadyhand.judging.trial import Alarm, alarm_of
+from steadyhand.judging.figures import Figures, RunFigures, TimeFigures
+from steadyhand.judging.rates import ScenarioRate, value_rates
+from steadyhand.judging.trial import alarm_of
+from steadyhand.reading.run import Reading
+from steadyhand.reading.totals import TotalsFold, TrialTimes
 from steadyhand.records.base import Record, plain
 from steadyhand.records.chat import Finish
 from steadyhand.records.deed_name import tool_names
-from steadyhand.records.evaluation import EvaluationResult, JudgeNote, RubricScore, Verdict
+from steadyhand.records.evaluation import EvaluationResult, JudgeNote, RubricScore
 from steadyhand.records.event import (
     ActionTaken,
     AnyEvent,
@@ -36,10 +33,10 @@ from steadyhand.records.event import (
     Waited,
     action_names,
     answers_finish,
-    without_repeated_actions,
 )
 from steadyhand.records.result import ConversationMetrics
 from steadyhand.records.run import CanaryTally, RunHeader, RunMatrix, Spent, Target, TrialRecord, exported_transcript
+from steadyhand.records.trajectory import without_repeated_actions
 from steadyhand.report import json_shapes as shapes
 from steadyhand.report import json_trial_shapes as trial_shapes
 from steadyhand.report.json_shapes import REPORT_FORMAT
@@ -47,39 +44,29 @@ from steadyhand.report.json_shapes import REPORT_FORMAT
 S = TypeVar("S", bound=msgspec.Struct)
 
 
-def to_json(header: RunHeader, trials: Iterable[TrialRecord], rates: Sequence[ScenarioRate]) -> Iterator[bytes]:
+def to_json(reading: Reading) -> Generator[bytes]:
     """The report in pieces, one line per trial, so that a run of any length is written as it is read.
 
-    `rates` is the result of every planned scenario; it decides the exit code. The summary comes last because it is
-    counted from the trials that were written.
+    The summary comes last because it is counted from the trials that were written.
     """
-    yield b'{"format":%d,\n"run":%b,\n"trials":[' % (REPORT_FORMAT, _encode(_run(header)))
-    prices = Prices.of_run(header)
-    spent = CostSummary()
-    counts: Counter[Verdict] = Counter()
-    alarms: Counter[Alarm] = Counter()
-    collector = FigureCollector()
-    for trial in trials:
-        collector.add(trial)
-        yield (b",\n" if counts else b"\n") + _encode(_trial(trial, prices))
-        counts[trial.judged.verdict] += 1
-        spent = spent.plus(cost_of_trial(trial, prices))
-        if alarm := alarm_of(trial):
-            alarms[alarm] += 1
-    saved = sum(rate.saved for rate in rates)
-    summary = summarise(counts, planned=header.planned, saved=saved, alarms=alarms)
-    told = _copy(
+    reading.want(TotalsFold)
+    reading.want(TrialTimes)
+    yield b'{"format":%d,\n"run":%b,\n"trials":[' % (REPORT_FORMAT, _encode(_run(reading.header)))
+    separator = b"\n"
+    for trial in reading.read():
+        yield separator + _encode(_trial(trial, reading.prices))
+        separator = b",\n"
+    summary = _copy(
         shapes.JsonSummary,
-        summary,
-        total=summary.finished,
-        scenarios=_copy(shapes.JsonVerdictCounts, tally_scenarios(rates)),
-        exit_code=int(rates_exit_code(rates)),
-        cost=_cost(spent),
+        reading.summary,
+        total=reading.summary.finished,
+        scenarios=_copy(shapes.JsonVerdictCounts, reading.scenarios),
+        exit_code=int(reading.exit_code),
+        cost=_cost(reading.totals.spent),
     )
-    figures = collector.figures(header, rates)
-    yield b'\n],\n"scenarios":%b,\n' % _encode(_scenarios(header, rates, figures))
-    yield b'"matrices":%b,\n"figures":%b,\n' % (_encode(_matrices(header, rates)), _encode(_run_figures(figures)))
-    yield b'"summary":%b}\n' % _encode(told)
+    yield b'\n],\n"scenarios":%b,\n' % _encode(_scenarios(reading))
+    yield b'"matrices":%b,\n"figures":%b,\n' % (_encode(_matrices(reading)), _encode(_run_figures(reading.figures)))
+    yield b'"summary":%b}\n' % _encode(summary)
 
 
 def _encode(value: Any) -> bytes:
@@ -91,8 +78,17 @@ def _encode(value: Any) -> bytes:
 
 def _copy(shape: type[S], record: Record, **given: Any) -> S:
     """The record converted to another type: fields that are not `given` are copied by name."""
-    rest = {name: getattr(record, name) for name in shape.__struct_fields__ if name not in given}
-    return shape(**rest, **given)
+    names, values_of = _shared(shape, *given)
+    return shape(**dict(zip(names, values_of(record), strict=True)), **given)
+
+
+@functools.cache
+def _shared(shape: type[msgspec.Struct], *given: str) -> tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]]]:
+    """The fields that a shape has in common with its record, and what reads them all at once."""
+    names = tuple(name for name in shape.__struct_fields__ if name not in given)
+    if len(names) < 2:
+        return names, lambda record: tuple(getattr(record, name) for name in names)
+    return names, operator.attrgetter(*names)
 
 
 def _run(header: RunHeader) -> shapes.JsonRun:
@@ -212,7 +208,7 @@ def trajectory_entries(trial: TrialRecord) -> tuple[trial_shapes.JsonTrajectoryE
 
 
 _BLANK = dict.fromkeys(
-    ("name", "names", "params", "status", "content", "duration_ms", "mock", "error", "agent", "action_id")
+    ("name", "names", "params", "status", "content", "duration_ms", "mock", "error", "agent", "action_id", "witnesses")
 )
 
 
@@ -231,6 +227,7 @@ def _entry(event: AnyEvent) -> trial_shapes.JsonTrajectoryEntry | None:
                 "duration_ms": event.duration_ms,
                 "agent": event.agent,
                 "action_id": event.id,
+                "witnesses": event.witnesses,
             }
         case Observed():
             own = {"type": "observation", "name": event.name, "content": event.content, "agent": event.agent}
@@ -340,12 +337,12 @@ def _spent(spent: Spent) -> trial_shapes.JsonSpent:
     return _copy(trial_shapes.JsonSpent, spent)
 
 
-def _scenarios(header: RunHeader, rates: Sequence[ScenarioRate], figures: RunFigures) -> list[shapes.JsonScenarioRate]:
+def _scenarios(reading: Reading) -> list[shapes.JsonScenarioRate]:
     """One entry for each scenario of the run, combinations of a matrix included, in the order of the plan."""
-    matrices = {each: matrix for matrix in header.matrices for each in matrix.combinations}
+    targets = reading.header.targets
     return [
-        _scenario(rate, found, matrices.get(rate.scenario_id), header.targets.get(rate.scenario_id))
-        for rate, found in zip(rates, figures.scenarios, strict=True)
+        _scenario(rate, found, reading.matrices.get(rate.scenario_id), targets.get(rate.scenario_id))
+        for rate, found in zip(reading.rates, reading.figures.scenarios, strict=True)
     ]
 
 
@@ -392,9 +389,8 @@ def _times(times: TimeFigures) -> shapes.JsonTimes:
     return _copy(shapes.JsonTimes, times, percentiles=percentiles)
 
 
-def _matrices(header: RunHeader, rates: Sequence[ScenarioRate]) -> list[shapes.JsonMatrix]:
-    by_id = {rate.scenario_id: rate for rate in rates}
-    return [_matrix(matrix, by_id) for matrix in header.matrices]
+def _matrices(reading: Reading) -> list[shapes.JsonMatrix]:
+    return [_matrix(matrix, reading.rate) for matrix in reading.header.matrices]
 
 
 def _matrix(matrix: RunMatrix, rates: Mapping[str, ScenarioRate]) -> shapes.JsonMatrix:

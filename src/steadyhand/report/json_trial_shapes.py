@@ -10,7 +10,7 @@ from steadyhand.judging.trial import Alarm
 from steadyhand.records.base import Record, doc
 from steadyhand.records.chat import ArrivalClock, FinishReason, Purpose, Role
 from steadyhand.records.evaluation import Decider, FailureClass, Ground, LatencyTier, Outcome, Stage, Verdict
-from steadyhand.records.event import ActionStatus, Sight, Visible
+from steadyhand.records.event import ActionStatus, Sight, Visible, Witness
 from steadyhand.records.isolation import IsolationKind
 from steadyhand.records.scenario import ExpectedConduct
 
@@ -156,7 +156,8 @@ class JsonEvaluation(Record):
     rests_on: Annotated[
         Ground | None,
         doc(
-            "`absence` if it passed because something was missing, `presence` if it failed because something was there."
+            "`absence` if it passed because something was missing, `presence` if it failed because something was there,"
+            " `neither` if its opposite would have failed too."
         ),
     ]
     self_reported: Annotated[tuple[Visible, ...], doc("What only the agent itself reported.")]
@@ -195,6 +196,10 @@ class JsonTrajectoryEntry(Record):
     error: Annotated[str | None, doc("Why the service call failed.")]
     agent: Annotated[str | None, doc("Which of several agents it was, where the agent or its trace says so.")]
     action_id: Annotated[str | None, doc("Id of the action; for a service call, of the action that consisted in it.")]
+    witnesses: Annotated[
+        tuple[Witness, ...] | None,
+        doc("Who tells of the action, the most reliable first: the trial itself, the gateway, the trace, the agent."),
+    ]
 
 
 class JsonPhase(Record):

@@ -10,15 +10,16 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 from typing import Any
 
 from steadyhand.judging.rates import ScenarioRate, percent
 from steadyhand.judging.trial import alarm_of
+from steadyhand.reading.run import Reading
 from steadyhand.records.evaluation import Verdict
 from steadyhand.records.event import answers_finish
-from steadyhand.records.run import RunHeader, TrialRecord
+from steadyhand.records.run import TrialRecord
 from steadyhand.report.details import render_details
 from steadyhand.report.table import Page
 from steadyhand.report.wording import JunitInconclusive, axis_value, scenario_label
@@ -32,30 +33,43 @@ _PAGE = Page(width=120)
 _DETAILED = 20
 
 
-def to_junit(
-    header: RunHeader,
-    trials: Iterable[TrialRecord],
-    rates: Sequence[ScenarioRate],
-    *,
-    inconclusive: JunitInconclusive = "skipped",
-) -> str:
-    """One test suite per scenario file, in the order of the plan, then one for scenarios that were not run.
+class JunitCases:
+    """The test cases of a run, built from its trials as they are read."""
 
-    `trials` are in the order of the plan, and `rates` are the results of its scenarios.
-    """
-    tags = {Verdict.FAILED: "failure", Verdict.ERROR: "error", Verdict.INCONCLUSIVE: inconclusive}
-    cases = {rate.scenario_id: _Case(rate, tags.get(rate.verdict)) for rate in rates}
-    for matrix in header.matrices:
-        for scenario_id in matrix.combinations:
-            cases[scenario_id].parameters = matrix.parameters(scenario_id)
-    for trial in trials:
-        cases[trial.key.scenario_id].add(trial)
+    def __init__(self, reading: Reading) -> None:
+        self._cases: dict[str, _Case] = {}
+        self._reading: Reading = reading
+
+    def add(self, trial: TrialRecord) -> None:
+        scenario_id = trial.key.scenario_id
+        case = self._cases.get(scenario_id)
+        if case is None:
+            case = self._cases[scenario_id] = _Case(scenario_id, several=self._reading.expected[scenario_id] > 1)
+        case.add(trial)
+
+    def cases(self, inconclusive: JunitInconclusive) -> list[_Case]:
+        """In the order of the plan, and after them those that were not run."""
+        tags = {Verdict.FAILED: "failure", Verdict.ERROR: "error", Verdict.INCONCLUSIVE: inconclusive}
+        found: list[_Case] = []
+        for rate in self._reading.rates:
+            scenario_id = rate.scenario_id
+            several = self._reading.expected[scenario_id] > 1
+            case = self._cases.get(scenario_id) or _Case(scenario_id, several=several)
+            matrix = self._reading.matrices.get(scenario_id)
+            case.settle(rate, tags.get(rate.verdict), {} if matrix is None else matrix.parameters(scenario_id))
+            found.append(case)
+        return sorted(found, key=lambda case: not case.file)
+
+
+def to_junit(reading: Reading, *, inconclusive: JunitInconclusive = "skipped") -> str:
+    """One test suite per scenario file, in the order of the plan, then one for scenarios that were not run."""
+    cases = reading.gathered(JunitCases).cases(inconclusive)
     suites: dict[str, list[_Case]] = {}
-    for case in sorted(cases.values(), key=lambda case: not case.file):
+    for case in cases:
         suites.setdefault(case.file, []).append(case)
     lines = [
         '<?xml version="1.0" encoding="utf-8"?>',
-        f"<testsuites{_totals(f'steadyhand {header.id}', list(cases.values()))}>",
+        f"<testsuites{_totals(f'steadyhand {reading.header.id}', cases)}>",
     ]
     for file, suite in suites.items():
         lines.append(f"  <testsuite{_totals(file or 'not run', suite)}{suite[0].suite_attributes}>")
@@ -68,14 +82,15 @@ def to_junit(
 class _Case:
     """A scenario, built from its trials as they are read; none of them is kept."""
 
-    def __init__(self, rate: ScenarioRate, tag: str | None) -> None:
-        self.rate: ScenarioRate = rate
-        self.tag: str | None = tag
-        self.parameters: dict[str, Any] = {}
+    def __init__(self, scenario_id: str, *, several: bool) -> None:
+        self.rate: ScenarioRate = ScenarioRate(scenario_id=scenario_id)
+        self.tag: str | None = None
+        self._several: bool = several
+        self._parameters: dict[str, Any] = {}
         self.file: str = ""
         self.seconds: float = 0.0
         self.suite_attributes: str = ""
-        self._attributes: str = _attribute("classname", "scenarios") + _attribute("name", rate.scenario_id)
+        self._attributes: str = _attribute("classname", "scenarios") + _attribute("name", scenario_id)
         self._place: str = ""
         self._properties: dict[str, str | None] = {}
         self._reasons: dict[Verdict, str] = {}
@@ -95,9 +110,9 @@ class _Case:
         else:
             self._left_out += 1
 
-    @property
-    def _several(self) -> bool:
-        return self.rate.total + self.rate.saved > 1
+    def settle(self, rate: ScenarioRate, tag: str | None, parameters: dict[str, Any]) -> None:
+        """Take the result of the scenario, which is known once all of its trials were read."""
+        self.rate, self.tag, self._parameters = rate, tag, parameters
 
     def _open(self, trial: TrialRecord) -> None:
         self.file = file = trial.place.file
@@ -144,7 +159,7 @@ class _Case:
             counts |= {"saved": rate.saved} if rate.until is not None else {}
             found |= {f"trials_{name}": str(count) for name, count in counts.items()}
             found["pass_rate"] = percent(rate.required)
-        found |= {f"matrix.{parameter}": axis_value(value) for parameter, value in self.parameters.items()}
+        found |= {f"matrix.{parameter}": axis_value(value) for parameter, value in self._parameters.items()}
         return {**found, **self._properties}
 
 

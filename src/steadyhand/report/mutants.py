@@ -10,7 +10,7 @@ from steadyhand.records.base import counted
 from steadyhand.records.mutation import MutantResult, MutationReport, ScenarioMutants
 from steadyhand.report.table import Cell, Page, one_line, render_table
 
-_SCENARIOS = ("scenario", "killed", "survived", "equivalent", "needs a judge", "share")
+_SCENARIOS = ("scenario", "killed", "survived", "equivalent", "needs a judge", "not applicable", "share")
 _CHECKS = ("scenario", "check", "killed", "survived", "not applicable")
 _PIECE = re.compile(r"\s+|\d+[.,]\d+|\w+|[^\w\s]")
 _MOST_SHOWN = 40
@@ -62,9 +62,9 @@ def marked(mutant: MutantResult) -> str:
 
 def _row(found: ScenarioMutants) -> tuple[Cell, ...]:
     if not found.originals:
-        return tuple(Cell(text=text) for text in (one_line(found.id), "", "", "", "", "no good answer"))
+        return tuple(Cell(text=text) for text in (one_line(found.id), *[""] * 5, "no good answer"))
     share = "-" if found.share is None else f"{100 * found.share:.0f}%"
-    numbers = (found.killed, found.survived, found.equivalent, found.needs_judge)
+    numbers = (found.killed, found.survived, found.equivalent, found.needs_judge, found.not_applicable)
     return tuple(Cell(text=text) for text in (one_line(found.id), *map(str, numbers), share))
 
 
@@ -77,6 +77,9 @@ def _summary(report: MutationReport) -> Iterator[str]:
     beside = [f"{equivalent} equivalent"] if equivalent else []
     beside += [f"{left} need a judge, which --judge asks"] if left else []
     yield f"{killed} of {counted(tried, 'mutant')} killed{share}" + (f"; {', '.join(beside)}" if beside else "")
+    unstored = sum(each.not_applicable for each in report.scenarios)
+    if unstored:
+        yield f"{unstored} not applicable: only checks on files, commands or a database could notice"
     without = [one_line(each.id) for each in report.scenarios if not each.originals]
     if without:
         yield f"no good answer on which a check holds: {', '.join(without)}; add `examples`, or mutate a run"

@@ -5,18 +5,20 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, TextIO
 
-from steadyhand.ports.observer import RunObserver
+from steadyhand.judging.cost import Prices, cost_of_trial
+from steadyhand.ports.observer import RunObserver, reads_whole_trials
+from steadyhand.reading.totals import Incidents
 from steadyhand.records.base import counted
 from steadyhand.records.evaluation import Verdict
-from steadyhand.records.run import CallWait, RunHeader, RunHealth, TrialKey, TrialRecord
+from steadyhand.records.run import CallWait, RunHeader, RunHealth, Spent, TrialKey, TrialRecord
 from steadyhand.redaction import Redactor
 from steadyhand.report import wording
-from steadyhand.report.details import Incidents, short_incidents
+from steadyhand.report.details import short_incidents
 from steadyhand.report.table import clip, one_line
 
 if TYPE_CHECKING:
@@ -30,10 +32,14 @@ _SHOWN_WAIT_S = 0.5
 
 def health_line(health: RunHealth) -> str:
     """Such as `waiting 42 s: openai is rate limiting us (429), 8 calls; lag 12 ms`; empty without waits."""
+    return "; ".join(_delays(health))
+
+
+def _delays(health: RunHealth) -> list[str]:
     told = [_wait(each) for each in health.waits if each.left_s >= _SHOWN_WAIT_S or each.down]
     if health.lag_ms >= _SHOWN_LAG_MS:
         told.append(f"lag {health.lag_ms:.0f} ms")
-    return "; ".join(told)
+    return told
 
 
 def _wait(held: CallWait) -> str:
@@ -107,6 +113,8 @@ def progress_for(
 
 
 class SilentProgress:
+    reads_whole_trials = False
+
     def run_started(self, header: RunHeader) -> None: ...
 
     def trial_started(self, key: TrialKey, name: str) -> None: ...
@@ -158,11 +166,10 @@ class PlainProgress(SilentProgress):
     def trial_finished(self, record: TrialRecord) -> None:
         self._pace.count()
         judged = record.judged
-        name = f"{record.key.scenario_id}#{record.key.index}" if record.key.index else record.key.scenario_id
-        parts = [judged.verdict.ljust(_WIDEST), one_line(name)]
+        parts = [judged.verdict.ljust(_WIDEST), _named(record.key)]
         if judged.latency_ms is not None:
             parts.append(wording.milliseconds(judged.latency_ms))
-        if incidents := short_incidents(record):
+        if incidents := short_incidents(Incidents.of(record)):
             parts.append(incidents)
         if judged.verdict is not Verdict.PASSED:
             parts.append(one_line(judged.reason))
@@ -185,10 +192,13 @@ _STYLES = {
     Verdict.INCONCLUSIVE: "yellow",
     Verdict.ERROR: "bold magenta",
 }
+_BAR = 16
 
 
 class LiveProgress:
-    """A progress bar with verdict counts, running trials and what they wait for. It disappears at the end."""
+    """A progress bar with verdict counts and what was spent, what the run waits for, the trials in progress, and the
+    last that did not pass. It disappears at the end. No line is wider than the terminal.
+    """
 
     def __init__(self, stream: TextIO, health: Callable[[], RunHealth] = RunHealth) -> None:
         self._stream: TextIO = stream
@@ -199,12 +209,16 @@ class LiveProgress:
         self._counts: dict[Verdict, int] = dict.fromkeys(Verdict, 0)
         self._running: dict[TrialKey, str] = {}
         self._incidents: Incidents = Incidents()
+        self._prices: Prices | None = None
+        self._spent: Spent = Spent()
+        self._fell: deque[tuple[Verdict, str]] = deque(maxlen=_SHOWN)
 
     def run_started(self, header: RunHeader) -> None:
         from rich.console import Console
         from rich.live import Live
 
         self._pace.start(header)
+        self._prices = Prices.of_run(header)
         self._began = time.monotonic()
         self._live = Live(
             console=Console(file=self._stream),
@@ -225,6 +239,10 @@ class LiveProgress:
         self._counts[record.judged.verdict] += 1
         self._pace.count()
         self._incidents.add(record)
+        if self._prices is not None:
+            self._spent = self._spent.plus(cost_of_trial(record, self._prices).total)
+        if record.judged.verdict is not Verdict.PASSED:
+            self._fell.append((record.judged.verdict, f"{_named(record.key)}: {one_line(record.judged.reason)}"))
 
     def noted(self, message: str) -> None:
         """May be called before the run has started, when there is no bar yet."""
@@ -248,26 +266,43 @@ class LiveProgress:
         from rich.table import Table
         from rich.text import Text
 
+        def line(text: str, style: str) -> Text:
+            return Text(text, style=style, no_wrap=True, overflow="ellipsis")
+
         pace = self._pace
-        elapsed = wording.seconds((time.monotonic() - self._began) * 1000)
-        counts = Text("  ").join(
+        counts = Text("  ", no_wrap=True, overflow="ellipsis").join(
             Text(f"{count} {verdict}", style=_STYLES[verdict]) for verdict, count in self._counts.items() if count
         )
-        line = Table.grid(padding=(0, 2))
-        bar = ProgressBar(total=pace.planned or None, completed=pace.done, width=24, pulse=not pace.planned)
-        times = "; ".join(filter(None, (elapsed, pace.speed())))
-        line.add_row(bar, pace.share(), counts, Text(times, style="dim"))
-        if happened := self._incidents.short():
-            line.add_row("", "", Text(happened, style="yellow"), "")
-        held_up = Text(health_line(self._health()), style="yellow")
-        now = Text(self._now(), style="dim", no_wrap=True, overflow="ellipsis")
-        return Group(line, held_up, now) if held_up else Group(line, now)
+        head = Table.grid(padding=(0, 2))
+        bar = ProgressBar(total=pace.planned or None, completed=pace.done, width=_BAR, pulse=not pace.planned)
+        head.add_row(bar, line(pace.share(), ""), counts)
+        elapsed = wording.seconds((time.monotonic() - self._began) * 1000)
+        lines = [line("; ".join(filter(None, (elapsed, pace.speed(), self._cost()))), "dim")]
+        held_up = (*_delays(self._health()), short_incidents(self._incidents))
+        lines += [line(text, "yellow") for text in held_up if text]
+        if running := self._now():
+            lines.append(line(f"running: {running}", "dim"))
+        lines += [line(f"{verdict}  {reason}", _STYLES[verdict]) for verdict, reason in tuple(self._fell)]
+        return Group(head, *lines)
+
+    def _cost(self) -> str:
+        """Such as `1,200 tokens, 0.0031 spent`; empty while nothing is known."""
+        known = [f"{self._spent.tokens:,} tokens"] if self._spent.tokens else []
+        return ", ".join([*known, f"{self._spent.cost:.4f} spent"] if self._spent.cost else known)
 
     def _now(self) -> str:
-        running = list(self._running.copy().items())
-        shown = [clip(one_line(f"{key.scenario_id} {name}"), 40) for key, name in running[:_SHOWN]]
-        rest = len(running) - _SHOWN
+        """The scenarios with trials in progress, each once, such as `stemi (3), sepsis and 2 more`."""
+        trials = Counter(key.scenario_id for key in self._running.copy())
+        shown = [
+            clip(one_line(scenario), 24) + (f" ({count})" if count > 1 else "")
+            for scenario, count in list(trials.items())[:_SHOWN]
+        ]
+        rest = len(trials) - _SHOWN
         return ", ".join(shown) + (f" and {rest} more" if rest > 0 else "")
+
+
+def _named(key: TrialKey) -> str:
+    return one_line(f"{key.scenario_id}#{key.index}" if key.index else key.scenario_id)
 
 
 class RedactedProgress:
@@ -280,6 +315,10 @@ class RedactedProgress:
         self._shown: RunObserver = shown
         self._redactor: Redactor = redactor
         self._clean: dict[str, str] = {}
+
+    @property
+    def reads_whole_trials(self) -> bool:
+        return reads_whole_trials(self._shown)
 
     def run_started(self, header: RunHeader) -> None:
         self._shown.run_started(self._redactor.value(header))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from steadyhand.reading.run import Reading
 from steadyhand.records.evaluation import Outcome, Verdict
 from steadyhand.report.html.overview import Overview
 from steadyhand.report.markdown import code
@@ -13,9 +14,9 @@ _ROWS = 30
 _REASON = 240
 
 
-def to_markdown(run: Overview) -> str:
+def to_markdown(reading: Reading) -> str:
     """The summary. Untrusted text is formatted as code, so that it cannot be a link, an image or HTML."""
-    return "\n".join(_lines(run)) + "\n"
+    return "\n".join(_lines(Overview(reading))) + "\n"
 
 
 def _told(text: str, limit: int = _REASON) -> str:
@@ -25,14 +26,15 @@ def _told(text: str, limit: int = _REASON) -> str:
 def _lines(run: Overview) -> Iterator[str]:
     yield f"## {run.headline}"
     yield ""
-    counts = ", ".join(f"{count} {verdict}" for verdict, count in run.trials.by_verdict.items() if count)
-    not_run = f", {run.trials.saved} saved" if run.trials.saved else ""
-    not_run += f", {run.trials.not_run} not run" if run.trials.not_run else ""
-    state = "" if run.status == "finished" else f" ({run.status})"
-    yield f"Run {_told(run.header.id)}{state}: {counts or 'no trials'}{not_run}. Targets: {_targets(run)}."
+    trials, status = run.reading.summary, run.reading.status
+    counts = ", ".join(f"{count} {verdict}" for verdict, count in trials.by_verdict.items() if count)
+    not_run = f", {trials.saved} saved" if trials.saved else ""
+    not_run += f", {trials.not_run} not run" if trials.not_run else ""
+    state = "" if status == "finished" else f" ({status})"
+    yield f"Run {_told(run.reading.header.id)}{state}: {counts or 'no trials'}{not_run}. Targets: {_targets(run)}."
     yield ""
-    if run.trials.missed_alarms or run.trials.false_alarms:
-        yield f"**Missed alarms: {run.trials.missed_alarms}. False alarms: {run.trials.false_alarms}.**"
+    if trials.missed_alarms or trials.false_alarms:
+        yield f"**Missed alarms: {trials.missed_alarms}. False alarms: {trials.false_alarms}.**"
         yield ""
     if any(run.outcomes.values()):
         yield from _outcomes(run)
@@ -40,7 +42,7 @@ def _lines(run: Overview) -> Iterator[str]:
     if run.not_graded:
         yield "Not graded:"
         yield ""
-        yield from (f"- {count} x {_told(reason)}" for reason, count in run.not_graded.items())
+        yield from (f"- {count} x {_told(reason)}" for reason, count in run.not_graded)
         yield ""
     yield f"Used: {_told(run.cost)}"
 

@@ -6,22 +6,23 @@ The most important parts come first: a table by scenario and target, what did no
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Literal, NamedTuple
 
-from steadyhand.judging.cost import CostSummary, Prices, cost_of_trial
-from steadyhand.judging.figures import FigureCollector, Figures, RunFigures
-from steadyhand.judging.rates import RunSummary, ScenarioRate, Tally, summarise, tally_scenarios
+import msgspec
+
+from steadyhand.judging.figures import Figures, RunFigures
+from steadyhand.judging.rates import RunSummary, ScenarioRate, Tally
 from steadyhand.judging.sequential import Decision
-from steadyhand.judging.trial import Alarm, alarm_of
+from steadyhand.reading.run import Reading
+from steadyhand.reading.totals import Totals, TotalsFold, TrialTimes
 from steadyhand.records.base import Record, counted
 from steadyhand.records.evaluation import Outcome, Verdict
-from steadyhand.records.event import Noted
-from steadyhand.records.isolation import IsolationKind, weakest
+from steadyhand.records.isolation import weakest
 from steadyhand.records.run import RunHeader, TrialRecord
 from steadyhand.report import wording
-from steadyhand.report.details import Incidents, is_conversation, render_incidents, render_passed_checks
+from steadyhand.report.details import is_conversation, render_incidents, render_passed_checks
+from steadyhand.report.failures import Failures
 from steadyhand.report.figures import FIGURE_COLUMNS, figure_cells, render_figures
 from steadyhand.report.table import Cell, Page, one_line, render_table, tell_apart, visible
 from steadyhand.report.transcript import (
@@ -31,10 +32,6 @@ from steadyhand.report.transcript import (
     render_transcript,
 )
 from steadyhand.report.wording import RATE_COLUMNS, cost_line, rate_cells, told_apart
-from steadyhand.store.reader import RunReader
-
-if TYPE_CHECKING:
-    from steadyhand.report.failures import Failures
 
 _COLUMNS = (
     "verdict",
@@ -83,159 +80,116 @@ class _Row(NamedTuple):
     cells: tuple[Cell, ...]
 
 
-class _Gathered:
-    """What is kept of each trial as it is read; complete trials only if they are shown in detail."""
+class ShownTrials(msgspec.Struct):
+    """What the table and the failures need of the trials; complete trials only if they are shown in detail.
 
-    def __init__(self, view: View, prices: Prices, *, figures: bool) -> None:
+    `rows` are the first trials, as many as a table has rows, and `not_passed` the first of those that did not pass.
+    """
+
+    first: TrialRecord | None = None
+    told: list[TrialRecord] = []
+    rows: list[_Row] = []
+    not_passed: list[_Row] = []
+    shown: Counter[Verdict] = msgspec.field(default_factory=Counter)
+    per_scenario: Counter[str] = msgspec.field(default_factory=Counter)
+    names: dict[str, str] = {}
+    failures: Failures | None = None
+
+
+class RunTable:
+    """Gathers what is shown of each trial as it is read."""
+
+    def __init__(self, reading: Reading, view: View) -> None:
         self._view: View = view
-        self._prices: Prices = prices
-        self.spent: CostSummary = CostSummary()
-        self.first: TrialRecord | None = None
-        self.told: list[TrialRecord] = []
-        self.rows: list[_Row] = []
-        """The first trials that are shown, as many as a table has rows."""
-        self.not_passed: list[_Row] = []
-        """The first of those that did not pass, likewise."""
-        self.shown: Counter[Verdict] = Counter()
-        self.per_scenario: Counter[str] = Counter()
-        self.names: dict[str, str] = {}
-        self.failures: Failures | None = None
-        self.warnings: Counter[str] = Counter()
-        self.counts: Counter[Verdict] = Counter()
-        self.outcomes: Counter[Outcome] = Counter()
-        self.alarms: Counter[Alarm] = Counter()
-        self.figures: FigureCollector | None = FigureCollector() if figures else None
-        self.incidents: Incidents = Incidents()
-        self.endings: Counter[str] = Counter()
-        self.unscored: dict[str, Counter[str]] = {}
-        self.isolation: set[IsolationKind | None] = set()
+        self.found: ShownTrials = ShownTrials()
 
     def add(self, trial: TrialRecord) -> None:
-        judged = trial.judged
-        self.counts[judged.verdict] += 1
-        self.isolation.add(trial.isolation)
-        self.spent = self.spent.plus(cost_of_trial(trial, self._prices))
-        self.incidents.add(trial)
-        if self.figures is not None:
-            self.figures.add(trial)
-        if judged.outcome is not None:
-            self.outcomes[judged.outcome] += 1
-        for talk in trial.conversations:
-            early = " (early)" if talk.terminated_early else ""
-            self.endings[f"{one_line(talk.termination_reason or NO_CONDITION)}{early}"] += 1
-        rubric = judged.rubric
-        if rubric is not None and rubric.overall is None:
-            self.unscored.setdefault(one_line(rubric.reason or "not scored"), Counter())[one_line(rubric.name)] += 1
-        if alarm := alarm_of(trial):
-            self.alarms[alarm] += 1
-        self.warnings.update(
-            {event.message for event in trial.events if isinstance(event, Noted) and event.level == "warning"}
-        )
-        if self._view.chosen is None or self._view.chosen(trial):
-            self._show(trial)
-
-    def _show(self, trial: TrialRecord) -> None:
-        self.first = self.first or trial
+        if self._view.chosen is not None and not self._view.chosen(trial):
+            return
+        found = self.found
+        found.first = found.first or trial
         scenario_id, verdict = trial.key.scenario_id, trial.judged.verdict
-        self.shown[verdict] += 1
-        self.per_scenario[scenario_id] += 1
-        listed = verdict is not Verdict.PASSED and len(self.not_passed) < _ROWS
-        if listed or len(self.rows) < _ROWS or scenario_id not in self.names:
+        found.shown[verdict] += 1
+        found.per_scenario[scenario_id] += 1
+        listed = verdict is not Verdict.PASSED and len(found.not_passed) < _ROWS
+        if listed or len(found.rows) < _ROWS or scenario_id not in found.names:
             row = _row(trial)
-            self.rows += [row] if len(self.rows) < _ROWS else []
-            self.not_passed += [row] if listed else []
-            self.names.setdefault(scenario_id, row.name)
+            found.rows += [row] if len(found.rows) < _ROWS else []
+            found.not_passed += [row] if listed else []
+            found.names.setdefault(scenario_id, row.name)
         if verdict is not Verdict.PASSED:
-            if self.failures is None:
-                from steadyhand.report.failures import Failures
-
-                self.failures = Failures(singly=self._view.singly)
-            self.failures.add(trial)
+            if found.failures is None:
+                found.failures = Failures(singly=self._view.singly)
+            found.failures.add(trial)
         elif self._view.transcripts == "all" or self._view.detail == "everything":
-            self.told.append(trial)
+            found.told.append(trial)
 
 
-def render_run(
-    header: RunHeader,
-    trials: Iterable[TrialRecord],
-    page: Page,
-    *,
-    rates: Sequence[ScenarioRate] = (),
-    record: Path | None = None,
-    view: View = View(),  # noqa: B008 - frozen
-) -> Iterator[str]:
+def want_run(reading: Reading, view: View) -> None:
+    """Have the next pass gather what `render_run` shows."""
+    reading.want(TotalsFold)
+    if reading.repeated:
+        reading.want(TrialTimes)
+    reading.want(RunTable, view)
+
+
+def render_run(reading: Reading, page: Page, *, view: View = View()) -> Iterator[str]:  # noqa: B008 - frozen
     """The lines: the table, why trials did not pass, warnings, the totals, and where the record is.
 
-    `rates` are the results of the scenarios.
+    Raises `StoreError` if the record cannot be read.
     """
-    found = _Gathered(view, Prices.of_run(header), figures=_several_trials(rates))
-    for trial in trials:
-        found.add(trial)
-    figures = None if found.figures is None else found.figures.figures(header, rates)
+    want_run(reading, view)
+    found = reading.gathered(RunTable, view).found
+    figures = reading.figures if reading.repeated else None
     quiet = view.detail == "quiet"
     if not quiet:
-        yield from _tables(header, rates, found, figures, page, view)
-    planned = {rate.scenario_id: rate.total for rate in rates} or found.per_scenario
+        yield from _tables(reading, found, figures, page, view)
+    planned = {rate.scenario_id: rate.total for rate in reading.rates}
     if found.failures is not None:
         if not quiet:
             yield ""
-        yield from found.failures.render(page, planned, run_id=header.id, short=quiet, transcripts=view.transcripts)
+        run_id = reading.header.id
+        yield from found.failures.render(page, planned, run_id=run_id, short=quiet, transcripts=view.transcripts)
     yield from _passed_in_full(found, planned, page, view)
     if not quiet:
-        yield from _remarks(found, page)
+        yield from _remarks(reading.totals, page)
         if figures is not None and (lines := list(render_figures(figures, page))):
             yield ""
             yield from lines
     if not quiet or found.failures is not None:
         yield ""
-    yield from _totals(header, rates, found, page, view)
-    if (isolation := weakest(found.isolation)) is not None:
+    yield from _totals(reading, found, page, view)
+    if any(reading.totals.isolation) and (isolation := weakest(reading.totals.isolation)) is not None:
         yield f"isolation: {isolation}"
-    yield from _provenance(header, record)
+    yield from _provenance(reading.header)
+    yield f"record: {reading.path}"
+    if reading.status != "finished":
+        yield f"status: {reading.status}"
 
 
-def render_stored_run(
-    reader: RunReader,
-    rates: Sequence[ScenarioRate],
-    page: Page,
-    *,
-    view: View = View(),  # noqa: B008 - frozen
-) -> Iterator[str]:
-    """A recorded run, as it was shown when it ended. Raises `StoreError` if it cannot be read."""
-    yield from render_run(reader.header, reader.trials(), page, rates=rates, record=reader.path, view=view)
-    if reader.status != "finished":
-        yield f"status: {reader.status}"
-
-
-def _several_trials(rates: Sequence[ScenarioRate]) -> bool:
-    """A single trial of a single scenario has no figures beyond its own."""
-    return len(rates) > 1 or any(rate.total + rate.saved > 1 for rate in rates)
-
-
-def _totals(
-    header: RunHeader, rates: Sequence[ScenarioRate], found: _Gathered, page: Page, view: View
-) -> Iterator[str]:
+def _totals(reading: Reading, found: ShownTrials, page: Page, view: View) -> Iterator[str]:
+    totals = reading.totals
     if view.chosen is not None:
-        yield f"{found.shown.total()} of {found.counts.total()} trials shown; the totals are of the whole run"
-    saved = sum(rate.saved for rate in rates)
-    yield summary_line(summarise(found.counts, planned=header.planned, saved=saved, alarms=found.alarms), page)
-    decided = scenarios_line(header, rates, page)
+        yield f"{found.shown.total()} of {totals.counts.total()} trials shown; the totals are of the whole run"
+    yield summary_line(reading.summary, page)
+    decided = scenarios_line(reading, page)
     if decided is not None:
         yield decided
-    if found.outcomes.total() > 1:
-        counts = [(outcome, found.outcomes[outcome]) for outcome in Outcome if found.outcomes[outcome]]
+    if totals.outcomes.total() > 1:
+        counts = [(outcome, totals.outcomes[outcome]) for outcome in Outcome if totals.outcomes[outcome]]
         told = [page.paint(f"{count} {each.replace('_', ' ')}", _OUTCOME_STYLE[each]) for each, count in counts]
         yield f"outcomes: {', '.join(told)}"
-    if found.spent.total.tokens:
-        yield cost_line(found.spent)
+    if totals.spent.total.tokens:
+        yield cost_line(totals.spent)
 
 
-def scenarios_line(header: RunHeader, rates: Sequence[ScenarioRate], page: Page) -> str | None:
+def scenarios_line(reading: Reading, page: Page) -> str | None:
     """Such as `2 scenarios: 1 passed, 1 failed`, which decides the exit code; None if the trials already say so."""
+    rates, header = reading.rates, reading.header
     if all(rate.total + rate.saved <= 1 for rate in rates):
         return None
-    noun = "combination" if sum(len(each.combinations) for each in header.matrices) == len(rates) else "scenario"
-    line = f"{len(rates)} {noun}{'s' if len(rates) > 1 else ''}: {_counts(tally_scenarios(rates), page)}"
+    noun = "combination" if len(reading.matrices) == len(rates) else "scenario"
+    line = f"{counted(len(rates), noun)}: {_counts(reading.scenarios, page)}"
     if header.until is None:
         return line
     undecided = sum(rate.until is not None and rate.until.decision is Decision.UNDECIDED for rate in rates)
@@ -260,8 +214,8 @@ def summary_line(summary: RunSummary, page: Page) -> str:
     return line + (f"; {summary.not_run} planned but not run" if summary.not_run else "")
 
 
-def _provenance(header: RunHeader, record: Path | None) -> Iterator[str]:
-    """Notes on the judge and on where the trials come from, and the path of the record."""
+def _provenance(header: RunHeader) -> Iterator[str]:
+    """Notes on the judge and on where the trials come from."""
     if header.canaries is not None:
         from steadyhand.report.calibration import render_canaries
 
@@ -274,11 +228,9 @@ def _provenance(header: RunHeader, record: Path | None) -> Iterator[str]:
         yield f"shard {header.shard}: {header.planned} of {sum(header.shard.trials.values())} trials"
     if header.merged_from:
         yield f"merged from {', '.join(map(visible, header.merged_from))}"
-    if record is not None:
-        yield f"record: {record}"
 
 
-def _passed_in_full(found: _Gathered, planned: Mapping[str, int], page: Page, view: View) -> Iterator[str]:
+def _passed_in_full(found: ShownTrials, planned: Mapping[str, int], page: Page, view: View) -> Iterator[str]:
     """The transcripts of trials that passed: those asked for, and that of a single conversation."""
     told = found.told
     if view == View() and found.shown.total() == 1 and found.failures is None and found.first is not None:
@@ -294,29 +246,22 @@ def _passed_in_full(found: _Gathered, planned: Mapping[str, int], page: Page, vi
             yield from render_transcript(trial, page, whole=view.singly)
 
 
-def _remarks(found: _Gathered, page: Page) -> Iterator[str]:
+def _remarks(totals: Totals, page: Page) -> Iterator[str]:
     """How conversations ended, rubrics that were not scored, warnings and incidents, each after an empty line."""
-    if found.endings or found.unscored:
+    if totals.endings or totals.unscored:
         yield ""
-        yield from _endings_and_rubrics(found, page)
-    if found.warnings:
+        yield from _endings_and_rubrics(totals, page)
+    if totals.warnings:
         yield ""
-        yield from _warnings(found.warnings, page)
-    if happened := list(render_incidents(found.incidents, page)):
+        yield from _warnings(totals.warnings, page)
+    if happened := list(render_incidents(totals.incidents, page)):
         yield ""
         yield from happened
 
 
-def _tables(
-    header: RunHeader,
-    rates: Sequence[ScenarioRate],
-    found: _Gathered,
-    figures: RunFigures | None,
-    page: Page,
-    view: View,
-) -> Iterator[str]:
+def _tables(reading: Reading, found: ShownTrials, figures: RunFigures | None, page: Page, view: View) -> Iterator[str]:
     """By scenario and target; by trial where every scenario has one, or where trials are shown one by one."""
-    in_matrix = {each for matrix in header.matrices for each in matrix.combinations}
+    header, rates, in_matrix = reading.header, reading.rates, reading.matrices
     by_scenario = any(rate.total + rate.saved > 1 for rate in rates)
     if view.singly or figures is None or not (by_scenario or in_matrix):
         yield from _trial_table(header, found, page)
@@ -327,15 +272,14 @@ def _tables(
     if header.matrices:
         from steadyhand.report.matrix import render_matrix
 
-        by_id = {rate.scenario_id: rate for rate in rates}
         for number, matrix in enumerate(header.matrices):
             if number or len(in_matrix) < len(rates):
                 yield ""
-            yield from render_matrix(matrix, by_id, page, header.targets)
+            yield from render_matrix(matrix, reading.rate, page, header.targets)
 
 
 def _scenario_table(
-    header: RunHeader, rates: Sequence[ScenarioRate], found: _Gathered, figures: Mapping[str, Figures], page: Page
+    header: RunHeader, rates: Sequence[ScenarioRate], found: ShownTrials, figures: Mapping[str, Figures], page: Page
 ) -> Iterator[str]:
     shown = rates
     if len(rates) > _ROWS:
@@ -372,7 +316,7 @@ def _shortened(beside: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, s
     return found
 
 
-def _trial_table(header: RunHeader, found: _Gathered, page: Page) -> Iterator[str]:
+def _trial_table(header: RunHeader, found: ShownTrials, page: Page) -> Iterator[str]:
     several = found.per_scenario
     folded = found.shown.total() > _ROWS
     rows = found.not_passed if folded else found.rows
@@ -427,15 +371,19 @@ def _row(trial: TrialRecord) -> _Row:
     )
 
 
-def _endings_and_rubrics(found: _Gathered, page: Page) -> Iterator[str]:
+def _endings_and_rubrics(totals: Totals, page: Page) -> Iterator[str]:
     """How conversations ended and which rubrics were not scored, which the rows have no room for."""
-    if found.endings:
-        told = ", ".join(f"{count} x {reason}" for reason, count in found.endings.most_common())
+    if totals.endings:
+        told = ", ".join(
+            f"{count} x {one_line(reason or NO_CONDITION)}{' (early)' if early else ''}"
+            for (reason, early), count in totals.endings.most_common()
+        )
         yield from page.wrap(f"conversation endings: {told}", indent=0)
-    for reason, rubrics in found.unscored.items():
+    for reason, rubrics in totals.unscored.items():
         count = rubrics.total()
         trials = f" ({count} trials)" if count > 1 else ""
-        yield from page.wrap(f"rubric {', '.join(rubrics)} {reason}{trials}", indent=0)
+        names = ", ".join(map(one_line, rubrics))
+        yield from page.wrap(f"rubric {names} {one_line(reason or 'not scored')}{trials}", indent=0)
 
 
 def _warnings(warnings: Counter[str], page: Page) -> Iterator[str]:

@@ -10,17 +10,10 @@ import msgspec
 from steadyhand.judging.trial import label
 from steadyhand.records.base import shorten
 from steadyhand.records.evaluation import EvaluationResult
-from steadyhand.records.event import (
-    ActionTaken,
-    CommandRan,
-    Observed,
-    Said,
-    ServiceCalled,
-    Thought,
-    without_repeated_actions,
-)
+from steadyhand.records.event import ActionTaken, CommandRan, Observed, Said, ServiceCalled, Thought
 from steadyhand.records.result import ConversationEnding
 from steadyhand.records.run import TrialRecord
+from steadyhand.records.trajectory import without_repeated_actions
 from steadyhand.report.table import Page, one_line
 from steadyhand.report.wording import milliseconds
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import msgspec
 
 from steadyhand.judging.cost import PRICES_AS_OF, CostSummary
-from steadyhand.judging.rates import ScenarioRate, percent
+from steadyhand.judging.rates import ScenarioRate, Tally, percent
 from steadyhand.judging.statistics import pass_hat_k
 from steadyhand.records.base import counted
 from steadyhand.records.chat import FinishReason
@@ -78,9 +78,10 @@ def milliseconds_or_nothing(ms: float | None) -> str:
 
 def time_to_safe(judged: Judged) -> str:
     """The time, `never`, or nothing if unknown. A star marks that some invariants are not included."""
-    if judged.time_to_safe_ms is not None:
-        return milliseconds(judged.time_to_safe_ms) + ("*" if judged.time_to_safe_excludes else "")
-    return "never" if judged.safety_at_deadline is not None else ""
+    safe_ms = judged.safe_ms
+    if safe_ms is None:
+        return ""
+    return "never" if safe_ms == math.inf else milliseconds(safe_ms) + ("*" if judged.time_to_safe_excludes else "")
 
 
 def safe_by_deadline(judged: Judged) -> str:
@@ -139,6 +140,19 @@ def told_apart(
     found = {name: {each: getattr(target, name) or "" for each, target in known.items()} for name in among}
     differing = {name: values for name, values in found.items() if len(set(values.values())) > 1}
     return {each: {name: values[each] for name, values in differing.items()} for each in known} if differing else {}
+
+
+def headline(found: Tally, *, whole: bool) -> str:
+    """The result of a run in one sentence, from its scenarios. It is passed only if its record is whole."""
+    total = counted(found.total, "scenario")
+    if found.failed:
+        return f"{found.failed} of {total} failed"
+    undecided = found.error + found.inconclusive
+    if undecided or not found.total:
+        return f"{undecided} of {total} could not be decided"
+    if not whole:
+        return "The record of the run is not whole"
+    return f"All {total} passed" if found.total > 1 else "The scenario passed"
 
 
 def cost_line(summary: CostSummary) -> str:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import random as randomness
 import sqlite3
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -18,6 +18,7 @@ from steadyhand.records.evaluation import Outcome, Verdict
 from steadyhand.records.location import Place
 from steadyhand.records.run import Judged, RunHeader, TrialKey, TrialRecord
 from steadyhand.store import schema
+from steadyhand.store.kept import read_kept, write_kept
 from steadyhand.store.schema import (
     SUFFIX,
     PlanEntry,
@@ -30,6 +31,7 @@ from steadyhand.store.schema import (
     reading,
     still_to_do,
 )
+from steadyhand.store.seal import read_seal, seal_of
 
 _PAGE = 64
 _STAMP = len("20261116-104455")
@@ -65,6 +67,7 @@ class RunReader:
         self.path: Path = path
         self.header: RunHeader = header
         self._unreadable: frozenset[TrialKey] | None = None
+        self._sealed: bool | None = None
 
     @classmethod
     def open(cls, path: Path) -> RunReader:
@@ -91,7 +94,8 @@ class RunReader:
         return self.status == "finished"
 
     def flaw(self) -> str | None:
-        """Why nobody should rely on the record: trials are missing from it, or cannot be read. None if it is whole.
+        """Why nobody should rely on the record: trials are missing from it, cannot be read, or are not those that were
+        written. None if it is whole.
 
         A run that stopped early (`--until decided`) is whole with the trials that it had when it was finished.
         """
@@ -100,14 +104,38 @@ class RunReader:
         with reading(self.path) as connection:
             planned = connection.execute("SELECT count(*) FROM plan").fetchone()[0]
             found = connection.execute("SELECT count(*) FROM trial").fetchone()[0]
+            sealed = read_seal(connection)
         finished = self.status == "finished"
-        expected = self.header.recorded or 0
+        expected = max(self.header.recorded or 0, sealed.trials if sealed else 0)
         if self.header.until is None or not finished:
             expected = max(expected, planned)
         if found < expected:
             missing = f"{expected - found} of its {expected} trials are missing"
             return missing if finished else f"{missing}; the run is not finished"
+        if sealed is not None and not self.as_sealed():
+            return "its trials are not those that were written: checksum mismatch"
         return None if finished else "the run is not finished"
+
+    def as_sealed(self) -> bool:
+        """Whether the trials are those that were written, byte for byte. Reads all of them, the first time."""
+        if self._sealed is None:
+            with reading(self.path) as connection:
+                connection.execute("BEGIN")  # a running trial's seal and row are of one moment
+                sealed = read_seal(connection)
+                try:
+                    self._sealed = sealed is not None and sealed == seal_of(connection)
+                except TypeError:
+                    self._sealed = False
+        return self._sealed
+
+    def kept(self, name: str) -> bytes | None:
+        """What was kept of the trials under this name, if these are still the same."""
+        with reading(self.path) as connection:
+            return read_kept(connection, name)
+
+    def keep(self, found: Mapping[str, bytes]) -> None:
+        """Keep these in the record. Raises `StoreError` if that cannot be written."""
+        write_kept(self.path, found)
 
     def counts(self) -> dict[Verdict, int]:
         """The number of trials of each verdict, 0 included."""
@@ -144,14 +172,16 @@ class RunReader:
                 yield self._in_place_of(row, error)
 
     def unreadable(self) -> frozenset[TrialKey]:
-        """The trials whose record cannot be decoded. Reads all of them, the first time."""
+        """The trials whose record cannot be decoded, or says something else than its row. They were decoded when they
+        were written, so that none is decoded again as long as all are as they were written."""
         if self._unreadable is None:
             found: set[TrialKey] = set()
-            for row in self._pages():
-                try:
-                    _decode(row)
-                except StoreError:
-                    found.add(row.key)
+            if not self.as_sealed():
+                for row in self._pages():
+                    try:
+                        _decode(row)
+                    except StoreError:
+                        found.add(row.key)
             self._unreadable = frozenset(found)
         return self._unreadable
 
@@ -160,23 +190,17 @@ class RunReader:
         while True:
             with reading(self.path) as connection:
                 dictionary = _dictionary(connection)
-                query = (
-                    "SELECT position, scenario_id, idx, name, body FROM trial WHERE position > ? "
-                    "ORDER BY position LIMIT ?"
-                )
-                page = [
-                    (position, _Stored(key_of(scenario_id, index), as_stored(name, str), body, dictionary))
-                    for position, scenario_id, index, name, body in connection.execute(query, (last, _PAGE))
-                ]
-            for last, stored in page:  # noqa: B007 -- where the next page begins
-                yield stored
-            if len(page) < _PAGE:
+                query = f"SELECT position, {_STORED} FROM trial WHERE position > ? ORDER BY position LIMIT ?"  # noqa: S608
+                rows = connection.execute(query, (last, _PAGE)).fetchall()
+            for last, *columns in rows:  # noqa: B007 -- where the next page begins
+                yield _stored(columns, dictionary)
+            if len(rows) < _PAGE:
                 return
 
     def _in_place_of(self, row: _Stored, error: StoreError) -> TrialRecord:
         return TrialRecord(
             key=row.key,
-            scenario_name=row.name,
+            scenario_name=row.columns[0],
             place=Place(file=str(self.path)),
             digest="",
             started_at=self.header.started_at,
@@ -224,6 +248,11 @@ class RunReader:
                 found.setdefault(as_stored(scenario_id, str), []).append(as_stored(index, int))
         return {scenario_id: _as_range(numbers) for scenario_id, numbers in found.items()}
 
+    def found_per_scenario(self) -> dict[str, int]:
+        """The number of trials that are there of each scenario."""
+        with reading(self.path) as connection:
+            return dict(connection.execute("SELECT scenario_id, count(*) FROM trial GROUP BY scenario_id").fetchall())
+
     def counts_per_scenario(self) -> dict[tuple[str, Verdict], int]:
         """The number of trials by scenario and verdict, without zeros."""
         query = "SELECT scenario_id, verdict, count(*) FROM trial GROUP BY scenario_id, verdict"
@@ -248,12 +277,12 @@ class RunReader:
     def trial(self, key: TrialKey) -> TrialRecord | None:
         """One trial, or None if the record does not have it."""
         with reading(self.path) as connection:
-            query = "SELECT name, body FROM trial WHERE scenario_id=? AND idx=?"
+            query = f"SELECT {_STORED} FROM trial WHERE scenario_id=? AND idx=?"  # noqa: S608
             found = connection.execute(query, (key.scenario_id, key.index)).fetchone()
             dictionary = _dictionary(connection)
         if found is None:
             return None
-        row = _Stored(key, found[0], found[1], dictionary)
+        row = _stored(found, dictionary)
         try:
             return _decode(row)
         except StoreError as error:
@@ -267,18 +296,30 @@ def _as_range(numbers: list[int]) -> Sequence[int]:
     return even if len(even) == len(numbers) and all(map(int.__eq__, even, numbers)) else numbers
 
 
+_STORED = "scenario_id, idx, name, verdict, outcome, latency_ms, body"
+
+
 class _Stored(NamedTuple):
     key: TrialKey
-    name: str
+    columns: tuple[str, str, str | None, float | None]
     body: bytes
     dictionary: bytes
 
 
+def _stored(columns: Sequence[Any], dictionary: bytes) -> _Stored:
+    """Raises `TypeError`."""
+    scenario_id, index, name, *judged, body = columns
+    return _Stored(key_of(scenario_id, index), (as_stored(name, str), *judged), body, dictionary)
+
+
 def _decode(row: _Stored) -> TrialRecord:
     try:
-        return schema.decode(schema.decompress(row.body, row.dictionary))
+        trial = schema.decode(schema.decompress(row.body, row.dictionary))
     except (TypeError, ValueError) as error:  # a damaged page can come back as a row with the wrong things in it
         raise StoreError(f"a trial of the run record is damaged: {error}") from error
+    if trial.key != row.key or schema.columns_of(trial) != row.columns:
+        raise StoreError("a trial of the run record is damaged: it is not what its row says")
+    return trial
 
 
 def _dictionary(connection: sqlite3.Connection) -> bytes:

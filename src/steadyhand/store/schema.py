@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import math
 import os
 import sqlite3
 import zlib
@@ -14,7 +15,7 @@ from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import msgspec
 
@@ -22,6 +23,7 @@ from steadyhand.errors import DamagedRecord, StoreError
 from steadyhand.records.base import Record, plain
 from steadyhand.records.evaluation import Verdict
 from steadyhand.records.run import FORMAT_VERSION, TrialKey, TrialRecord
+from steadyhand.store import seal
 
 SUFFIX = ".sqlite"
 APPLICATION_ID = 0x53544459
@@ -60,6 +62,15 @@ CREATE TABLE source (
   body BLOB NOT NULL
 );
 """
+KEPT = """
+CREATE TABLE kept (
+  name TEXT PRIMARY KEY,
+  trials INTEGER NOT NULL,
+  checksum INTEGER NOT NULL,
+  body BLOB NOT NULL
+);
+"""
+"""What the trials add up to, kept in long records; see `kept.py`."""
 _WINDOW = 64 * 1024 - 1
 _CHECKSUM = 4
 # lz4 has no type stubs.
@@ -87,7 +98,8 @@ def begin_tables(connection: sqlite3.Connection) -> None:
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=NORMAL")
     head = f"BEGIN IMMEDIATE; PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version={FORMAT_VERSION};"
-    connection.executescript(f"{head} {_TABLES}{_SOURCES}")
+    connection.executescript(f"{head} {_TABLES}{_SOURCES}{seal.TABLE}")
+    seal.put_seal(connection, seal.Seal())
 
 
 def connect(path: Path, *, mode: Literal["ro", "rw", "rwc"]) -> sqlite3.Connection:
@@ -152,7 +164,8 @@ def recognise(connection: sqlite3.Connection, path: Path) -> None:
             f"{path} has format {version}, but this version of Steadyhand reads format {FORMAT_VERSION}; "
             "upgrade Steadyhand"
         )
-    if _schema(connection) not in _expected_schemas():
+    least, most = _expected_schemas()
+    if not least <= _schema(connection) <= most:
         raise DamagedRecord(f"{path} cannot be read as a run record: its tables are damaged")
 
 
@@ -163,17 +176,18 @@ def _schema(connection: sqlite3.Connection) -> frozenset[tuple[str, str, str]]:
 
 
 @functools.cache
-def _expected_schemas() -> tuple[frozenset[tuple[str, str, str]], ...]:
-    """Records from before scenario files were stored do not have their table."""
+def _expected_schemas() -> tuple[frozenset[tuple[str, str, str]], frozenset[tuple[str, str, str]]]:
+    """The tables that every record has, and all that it may have: older records have no seal or no scenario files, and
+    short ones keep no summary."""
     found: list[frozenset[tuple[str, str, str]]] = []
-    for tables in (_TABLES + _SOURCES, _TABLES):
+    for tables in (_TABLES, _TABLES + _SOURCES + seal.TABLE + KEPT):
         connection = sqlite3.connect(":memory:")
         try:
             connection.executescript(tables)
             found.append(_schema(connection))
         finally:
             connection.close()
-    return tuple(found)
+    return found[0], found[1]
 
 
 @contextmanager
@@ -221,7 +235,7 @@ def key_of(scenario_id: Any, index: Any) -> TrialKey:
 
 def write_sources(connection: sqlite3.Connection, sources: Mapping[str, str]) -> None:
     """The text of the scenario files, for reports that show the lines a check comes from."""
-    packed = ((_storable(file), compress(_storable(text).encode(), b"")) for file, text in sources.items())
+    packed = ((storable(file), compress(storable(text).encode(), b"")) for file, text in sources.items())
     connection.executemany("INSERT INTO source (file, body) VALUES (?, ?)", packed)
 
 
@@ -229,12 +243,12 @@ def read_source(connection: sqlite3.Connection, file: str) -> str | None:
     """None if the record has no such file, as in records of older versions."""
     if connection.execute("SELECT 1 FROM sqlite_master WHERE name='source'").fetchone() is None:
         return None
-    row = connection.execute("SELECT body FROM source WHERE file=?", (_storable(file),)).fetchone()
+    row = connection.execute("SELECT body FROM source WHERE file=?", (storable(file),)).fetchone()
     return None if row is None else decompress(row[0], b"").decode("utf-8", "replace")
 
 
-def _storable(text: str) -> str:
-    """A file name may contain bytes that are not text."""
+def storable(text: str) -> str:
+    """A name, which may contain what is not text."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
@@ -242,11 +256,14 @@ _NOT_ENCODED = (TypeError, ValueError, OverflowError, RecursionError, msgspec.Ms
 
 
 def encode(record: TrialRecord) -> bytes:
-    """Raises `StoreError` when the record contains something that cannot be encoded and read again."""
+    """Bytes that were read again once. Raises `StoreError` when the record contains something that cannot be."""
     try:
-        return _encoder.encode(record)
+        data = _encoder.encode(record)
+        _decoder.decode(data)
     except _NOT_ENCODED:
         pass  # with something in it that has to be made plain first
+    else:
+        return data
     try:
         data = msgspec.msgpack.encode(plain(record, keep=(bytes, float)))
         _decoder.decode(data)
@@ -261,6 +278,18 @@ def decode(data: bytes) -> TrialRecord:
         return _decoder.decode(data)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise StoreError(f"a trial of the run record cannot be read: {error}") from error
+
+
+def columns_of(record: TrialRecord) -> tuple[str, str, str | None, float | None]:
+    """What a trial's row says beside its key: name, verdict, outcome and latency."""
+    judged = record.judged
+    latency_ms = judged.latency_ms
+    return (
+        storable(record.scenario_name),
+        str(judged.verdict),
+        str(judged.outcome) if judged.outcome else None,
+        None if latency_ms is None or math.isnan(latency_ms) else float(latency_ms),
+    )
 
 
 def dictionary_from(data: bytes) -> bytes:
@@ -282,6 +311,17 @@ def decompress(data: bytes, dictionary: bytes) -> bytes:
     if zlib.crc32(found).to_bytes(_CHECKSUM, "big") != data[:_CHECKSUM]:
         raise StoreError("a trial of the run record is damaged: checksum mismatch")
     return found
+
+
+class EncodedTrial(NamedTuple):
+    """A trial as another process encoded it; compressed, if that knew the dictionary with this checksum."""
+
+    data: bytes
+    dictionary: int | None = None
+
+
+def dictionary_id(dictionary: bytes) -> int:
+    return zlib.crc32(dictionary)
 
 
 class RunLock:

@@ -11,6 +11,7 @@ from msgspec import Raw
 
 from steadyhand.errors import StoreError
 from steadyhand.records.evaluation import Outcome, Verdict
+from steadyhand.records.event import Said
 from steadyhand.records.run import Judged, TrialKey
 from steadyhand.store import schema
 from steadyhand.store.schema import SUFFIX, reading
@@ -40,11 +41,13 @@ class TrialSummary(NamedTuple):
     agent: str = ""
     model: str | None = None
     tags: tuple[str, ...] = ()
+    said: str = ""
+    """The beginning of the agent's last reply."""
     problem: str | None = None
 
 
 class _Trial(msgspec.Struct, array_like=True):
-    """The beginning of a `TrialRecord`, which is encoded by position; what follows stays undecoded."""
+    """The beginning of a `TrialRecord`, which is encoded by position; the rest, and most events, stay undecoded."""
 
     key: TrialKey
     scenario_name: Raw
@@ -59,9 +62,16 @@ class _Trial(msgspec.Struct, array_like=True):
     domain: Raw
     expects: Raw
     tags: tuple[str, ...]
+    phases: Raw
+    evaluations: Raw
+    events: list[Raw]
 
 
 _trials = msgspec.msgpack.Decoder(_Trial)
+_messages = msgspec.msgpack.Decoder(Said)
+_TAG = msgspec.msgpack.encode(Said.__struct_config__.tag)
+_TAG_WITHIN = 16
+_MOST_SAID = 1_000
 _VERDICTS = frozenset(verdict.value for verdict in Verdict)
 _OUTCOMES = frozenset((None, *(outcome.value for outcome in Outcome)))
 _TYPES = frozenset(
@@ -94,9 +104,20 @@ def read_summaries(path: Path, positions: Sequence[int]) -> list[TrialSummary]:
 def _summary(position: int, body: bytes, dictionary: bytes) -> TrialSummary:
     try:
         trial = _trials.decode(schema.decompress(body, dictionary))
+        said = _last_reply(trial.events)
     except (StoreError, msgspec.MsgspecError, ValueError, TypeError, RecursionError) as error:
         return TrialSummary(position, Judged(verdict=Verdict.ERROR, reason=str(error)), problem=str(error))
-    return TrialSummary(position, trial.judged, trial.agent, trial.model, trial.tags)
+    return TrialSummary(position, trial.judged, trial.agent, trial.model, trial.tags, said)
+
+
+def _last_reply(events: Sequence[Raw]) -> str:
+    """Raises `msgspec.MsgspecError`."""
+    for event in reversed(events):
+        if _TAG in bytes(memoryview(event)[:_TAG_WITHIN]):
+            message = _messages.decode(event).message
+            if message.role == "assistant":
+                return message.content[:_MOST_SAID]
+    return ""
 
 
 def state_of(path: Path) -> tuple[tuple[int, int], ...]:

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -21,6 +21,7 @@ from steadyhand.store import schema
 from steadyhand.store.reader import RunReader
 from steadyhand.store.schema import (
     SUFFIX,
+    EncodedTrial,
     PlanEntry,
     RunLock,
     RunStatus,
@@ -32,17 +33,15 @@ from steadyhand.store.schema import (
     write_plan,
     write_sources,
 )
+from steadyhand.store.seal import COLUMNS, Seal, put_seal, read_seal, seal_of, write_seal
 
 _PLANNED = """
 SELECT scenario_id, min(idx), min(position), count(*), max(idx) - min(idx) + 1, count(DISTINCT position - idx) FROM plan
 GROUP BY scenario_id
 """
-_INSERT = "INSERT INTO trial (name, verdict, outcome, latency_ms, body, position, scenario_id, idx) VALUES "
+_INSERT = f"INSERT INTO trial ({COLUMNS}) VALUES "  # noqa: S608
 _PLACES = "(?, ?, ?, ?, ?, ?, ?, ?)"
-_REPLACE = """
-UPDATE trial SET name=?, verdict=?, outcome=?, latency_ms=?, body=?
-WHERE position=? AND scenario_id=? AND idx=? AND verdict=?
-"""
+_REPLACED = f"SELECT {COLUMNS} FROM trial WHERE position=? AND scenario_id=? AND idx=? AND verdict=?"  # noqa: S608
 _GATHER_S = 0.05
 _ROWS_AT_ONCE = 64
 """Statements with up to this many rows are compiled once and cached by the connection."""
@@ -52,7 +51,7 @@ class _Row(NamedTuple):
     """A trial as it goes into the table, and whether it replaces an error there."""
 
     key: TrialKey
-    values: tuple[str | float | bytes | None, ...]
+    values: tuple[Any, ...]
     replaces: bool
 
 
@@ -89,7 +88,9 @@ class RunWriter:
         self._lock: RunLock = lock
         self._positions: Positions = Positions(connection)
         self._dictionary: bytes = connection.execute("SELECT dictionary FROM run").fetchone()[0]
+        self._dictionary_id: int | None = None
         self._written_dictionary: bytes = self._dictionary
+        self._seal: Seal = read_seal(connection) or Seal()
         self._waiting: deque[_Row] = deque()
         self._bell: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._flushes: deque[threading.Event] = deque()
@@ -173,36 +174,53 @@ class RunWriter:
                 raise
             raise StoreError(f"the run record {path} cannot be opened: {error}") from error
 
-    def append(self, record: TrialRecord, data: bytes | None = None) -> TrialRecord:
+    @property
+    def dictionary(self) -> bytes:
+        """What trials are compressed with; empty before the first."""
+        return self._dictionary
+
+    def decoded(self, encoded: EncodedTrial) -> TrialRecord:
+        """Raises `StoreError`."""
+        data = encoded.data if encoded.dictionary is None else schema.decompress(encoded.data, self._dictionary)
+        return schema.decode(data)
+
+    def append(self, record: TrialRecord, encoded: EncodedTrial | None = None) -> TrialRecord:
         """Queue a finished trial; returns at once, with the trial as written, without secrets.
 
         A trial that is already there is replaced if its verdict was error, as a resume does; otherwise raises
-        `StoreError` and changes nothing. One that cannot be written becomes an *error* that says why. `data` is what
-        `written` returned for it, with the secrets of this run, if another process has already called that.
+        `StoreError` and changes nothing. One that cannot be written becomes an *error* that says why. `encoded` is what
+        `written` returned for it, with the secrets of this run, if another process has already called that; `record`
+        may then be brief.
         """
         self._check()
         position = self._position(record.key)
         known = self._positions.verdict(position)
         if not still_to_do(known):
             raise StoreError(f"trial {record.key} is already in the run record, as {known}; only an error is replaced")
-        if data is None:
+        if encoded is None:
             record, data = written(record, self._redactor)
-        if not self._dictionary:
-            self._dictionary = schema.dictionary_from(data)
-        judged = record.judged
+            encoded = EncodedTrial(data)
         values = (
-            record.scenario_name,
-            str(judged.verdict),
-            str(judged.outcome) if judged.outcome else None,
-            judged.latency_ms,
-            schema.compress(data, self._dictionary),
             position,
             record.key.scenario_id,
             record.key.index,
+            *schema.columns_of(record),
+            self._compressed(encoded),
         )
-        self._positions.note(position, judged.verdict)
+        self._positions.note(position, record.judged.verdict)
         self._waiting.append(_Row(record.key, values, known is not None))
         return record
+
+    def _compressed(self, encoded: EncodedTrial) -> bytes:
+        if encoded.dictionary is None:
+            if not self._dictionary:
+                self._dictionary = schema.dictionary_from(encoded.data)
+            return schema.compress(encoded.data, self._dictionary)
+        if self._dictionary_id is None:
+            self._dictionary_id = schema.dictionary_id(self._dictionary)
+        if encoded.dictionary != self._dictionary_id:
+            raise StoreError("a worker compressed a trial with the dictionary of another record")
+        return encoded.data
 
     def verdict(self, key: TrialKey) -> Verdict | None:
         """A trial's verdict so far, or None if it has not run."""
@@ -308,21 +326,22 @@ class RunWriter:
         return None
 
     def _commit(self, rows: list[_Row]) -> None:
-        known = self._written_dictionary == self._dictionary
-        if known and len(rows) <= _ROWS_AT_ONCE and not any(row.replaces for row in rows):
-            self._insert(rows)  # a single statement is its own transaction
-            return
+        seal = self._seal
         self._connection.execute("BEGIN IMMEDIATE")
         try:
-            if not known:
+            if self._written_dictionary != self._dictionary:
                 self._connection.execute("UPDATE run SET dictionary=?", (self._dictionary,))
             new = [row for row in rows if not row.replaces]
             for at in range(0, len(new), _ROWS_AT_ONCE):
                 self._insert(new[at : at + _ROWS_AT_ONCE])
             for row in rows:
                 if row.replaces:
-                    self._replace(row)
+                    seal = seal.minus(self._take_out(row))
+                    self._insert([row])
+                seal = seal.plus(row.values)
+            write_seal(self._connection, seal)
             self._connection.execute("COMMIT")
+            self._seal = seal
             self._written_dictionary = self._dictionary
         except BaseException:
             if self._connection.in_transaction:
@@ -336,25 +355,37 @@ class RunWriter:
             self._connection.execute(statement, [value for row in rows for value in row.values])
         except sqlite3.IntegrityError as error:
             for row in rows:
-                found = self._connection.execute("SELECT 1 FROM trial WHERE position=?", (row.values[5],)).fetchone()
+                found = self._connection.execute("SELECT 1 FROM trial WHERE position=?", row.values[:1]).fetchone()
                 if found is not None:
                     raise self._not_ours(row) from error
             raise
 
-    def _replace(self, row: _Row) -> None:
-        if self._connection.execute(_REPLACE, (*row.values, Verdict.ERROR.value)).rowcount != 1:
+    def _take_out(self, row: _Row) -> tuple[Any, ...]:
+        """Remove the error that the row replaces, and return it."""
+        found = self._connection.execute(_REPLACED, (*row.values[:3], Verdict.ERROR.value)).fetchone()
+        if found is None:
             raise self._not_ours(row)
+        self._connection.execute("DELETE FROM trial WHERE position=?", row.values[:1])
+        return found
 
     def _not_ours(self, row: _Row) -> StoreError:
         return StoreError(f"trial {row.key} was written to {self.path} by another process in the meantime")
 
 
 def _give_up_unreadable(connection: sqlite3.Connection, path: Path) -> None:
-    """A trial that cannot be read back is an error, which may be rerun, whatever its row says."""
-    for key in RunReader.open(path).unreadable():
+    """A trial that cannot be read back is an error, which may be rerun, whatever its row says. The rest is sealed
+    again."""
+    reader = RunReader.open(path)
+    if reader.as_sealed():
+        return
+    unreadable = reader.unreadable()
+    connection.execute("BEGIN IMMEDIATE")
+    for key in unreadable:
         connection.execute(
             "UPDATE trial SET verdict='error', outcome=NULL WHERE scenario_id=? AND idx=?", (key.scenario_id, key.index)
         )
+    put_seal(connection, seal_of(connection))
+    connection.execute("COMMIT")
 
 
 def _header_text(header: RunHeader, redactor: Redactor) -> str:

@@ -172,6 +172,7 @@ SLOW = "^(a|aa)+$"
     ],
     ids=["large", "names", "doubling", "circle", "wide circle"],
 )
+@pytest.mark.no_cover
 def test_a_hostile_schema_is_refused_in_time(schema: dict, complaint: str):
     with pytest.raises(ValueError, match=complaint):
         check_answer_schema(schema, parse_expected("a" * 60 + "!"))

@@ -4,7 +4,7 @@ from collections import Counter
 import pytest
 
 from steadyhand.errors import ExitCode
-from steadyhand.judging.rates import ScenarioRate, rates_exit_code, scenario_rates
+from steadyhand.judging.rates import ScenarioRate, scenario_rates, tally_scenarios
 from steadyhand.judging.statistics import pass_hat_k, wilson_interval
 from steadyhand.records.evaluation import Verdict
 
@@ -65,11 +65,11 @@ def test_the_option_goes_before_the_scenario_and_order_is_the_plans():
     verdicts = [("b", P), ("a", P), ("b", F), ("a", F)]
     rates = scenario_rates(Counter(verdicts), planned={"a": 2, "b": 2}, required={"a": 0.5})
     assert [(each.scenario_id, each.verdict) for each in rates] == [("a", P), ("b", F)]
-    assert rates_exit_code(rates) == ExitCode.FAILED
+    assert tally_scenarios(rates).exit_code == ExitCode.FAILED
     lenient = scenario_rates(Counter(verdicts), planned={"a": 2, "b": 2}, required={"a": 1.0}, required_of_all=0.5)
-    assert rates_exit_code(lenient) == ExitCode.PASSED
-    assert rates_exit_code(scenario_rates({("a", P): 1}, planned={"a": 1, "b": 1})) == ExitCode.UNDECIDED
-    assert rates_exit_code([]) == ExitCode.UNDECIDED
+    assert tally_scenarios(lenient).exit_code == ExitCode.PASSED
+    assert tally_scenarios(scenario_rates({("a", P): 1}, planned={"a": 1, "b": 1})).exit_code == ExitCode.UNDECIDED
+    assert tally_scenarios([]).exit_code == ExitCode.UNDECIDED
 
 
 def test_interval_and_share():

@@ -4,7 +4,7 @@ import jsonschema
 import msgspec
 import pytest
 
-from steadyhand.judging.comparison_side import Sample, TrialFacts, gather, kept_tier
+from steadyhand.judging.comparison_side import Sample, SampleCollector, TrialFacts, kept_tier
 from steadyhand.judging.run_comparison import Comparison, compare_sides, comparison_schema
 from steadyhand.records.evaluation import LatencyTier, Verdict
 from steadyhand.records.location import Place
@@ -221,16 +221,23 @@ def facts(scenario_id, index, verdict=Verdict.PASSED, target="m", **more):
     return TrialFacts(**ids, index=index, target=target, place=PLACE, verdict=verdict, **more)
 
 
+def gathered(trials, *, planned, fingerprints):
+    collector = SampleCollector()
+    for trial in trials:
+        collector.add(trial)
+    return collector.samples(planned=planned, fingerprints=fingerprints)
+
+
 def test_a_trial_that_broke_before_it_had_an_agent_is_undecided_for_the_target():
     trials = [facts("a", 0), facts("a", 1, Verdict.ERROR, target=""), facts("a", 2)]
-    (found,) = gather(trials, planned={"a": 3}, fingerprints={})
+    (found,) = gathered(trials, planned={"a": 3}, fingerprints={})
     assert (found.target, found.passed, found.undecided) == ("m", (0, 2), 1)
-    (code,) = gather([facts("a", 0, target="")], planned={"a": 1}, fingerprints={})
+    (code,) = gathered([facts("a", 0, target="")], planned={"a": 1}, fingerprints={})
     assert (code.target, code.passed) == ("", (0,))
 
 
 def test_trials_are_gathered_by_scenario_and_target():
-    found = gather(
+    found = gathered(
         [
             facts("a", 0, latency_ms=10.0, tier=LatencyTier.TARGET, cost=0.5, checks=("x",)),
             facts("a", 1, Verdict.FAILED, latency_ms=30.0, latency_spoiled=True, cost=1.5, checks=("y",)),

@@ -13,7 +13,7 @@ import pytest
 from steadyhand.records.evaluation import EvaluationResult, Verdict
 from steadyhand.records.run import TrialKey
 from steadyhand.report.export import COLUMNS, TABLES, export_tables, frame_of
-from support.sample_run import HEADER, SAFE, UNSAFE
+from support.sample_run import SAFE, UNSAFE, reading_of
 
 ROOT = Path(__file__).parents[3]
 HOSTILE = msgspec.structs.replace(
@@ -24,7 +24,7 @@ HOSTILE = msgspec.structs.replace(
 
 
 def exported(folder, kind, trials=(HOSTILE, UNSAFE)):
-    return {file.stem: file for file in export_tables(HEADER, trials, folder, kind)}
+    return {file.stem: file for file in export_tables(reading_of(trials), folder, kind)}
 
 
 def test_the_documentation_lists_the_columns():
@@ -61,7 +61,7 @@ def test_parquet_reads_back_as_json_lines_do(tmp_path):
 
 def test_pandas():
     pytest.importorskip("pandas")
-    frame = frame_of("trials", HEADER, [SAFE, UNSAFE])
+    frame = frame_of("trials", reading_of([SAFE, UNSAFE]))
     assert list(frame.columns) == [column.name for column in COLUMNS["trials"]]
     assert list(frame["verdict"]) == [SAFE.judged.verdict.value, UNSAFE.judged.verdict.value]
 
@@ -69,10 +69,12 @@ def test_pandas():
 @pytest.mark.no_cover
 def test_memory_does_not_grow_with_the_run(tmp_path):
     def peak(count):
-        trials = (msgspec.structs.replace(SAFE, key=TrialKey(scenario_id="s", index=at)) for at in range(count))
+        trials = [msgspec.structs.replace(SAFE, key=TrialKey(scenario_id="s", index=at)) for at in range(count)]
+        reading = reading_of(trials)
+        del trials
         tracemalloc.start()
         try:
-            export_tables(HEADER, trials, tmp_path, "csv")
+            export_tables(reading, tmp_path, "csv")
             return tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()
@@ -90,7 +92,7 @@ def test_inspect_opens_its_log_again(tmp_path):
     from steadyhand.report.inspect import write_inspect_log
 
     file = tmp_path / "run.eval"
-    assert write_inspect_log(HEADER, [SAFE, UNSAFE], [], file, finished=True) == 2
+    assert write_inspect_log(reading_of([SAFE, UNSAFE]), file) == 2
     log = read_eval_log(str(file))
     assert (log.status, [sample.id for sample in log.samples]) == (
         "success",

@@ -14,7 +14,7 @@ from steadyhand.report.details import explained_classes, told_once
 from steadyhand.report.table import Cell, Page, render_table
 from steadyhand.report.terminal import View, render_run
 from steadyhand.report.transcript import render_transcript
-from support.sample_run import BROKEN, HEADER, SAFE, UNDECIDED, UNSAFE, rates_of
+from support.sample_run import BROKEN, HEADER, SAFE, UNDECIDED, UNSAFE, reading_of
 
 PAGE = Page(width=80)
 SNAPSHOTS = Path(__file__).parent / "snapshots"
@@ -43,7 +43,7 @@ def render(trials, **view):
     for each in trials:
         planned[each.key.scenario_id] = planned.get(each.key.scenario_id, 0) + 1
     header = msgspec.structs.replace(HEADER, planned=len(trials))
-    return list(render_run(header, trials, PAGE, rates=rates_of(trials, header, planned), view=View(**view)))
+    return list(render_run(reading_of(trials, header, planned), PAGE, view=View(**view)))
 
 
 def heads(lines):
@@ -237,7 +237,7 @@ def test_targets_are_columns_of_their_own():
     }
     header = msgspec.structs.replace(HEADER, targets=targets, planned=8)
     planned = dict.fromkeys(targets, 2)
-    lines = list(render_run(header, trials, PAGE, rates=rates_of(trials, header, planned)))
+    lines = list(render_run(reading_of(trials, header, planned), PAGE))
     assert [" ".join(line.split()[:4]) for line in lines[:5]] == [
         "verdict scenario model passed",
         "passed q1 openai/a 2/2",
@@ -258,5 +258,6 @@ def test_the_whole_report_of_several_trials():
     planned = {"SCN-C-001": 3, "support": 1, "files": 1}
     header = msgspec.structs.replace(HEADER, planned=5)
     for name, view in (("several-80.txt", View()), ("several-quiet-80.txt", View(detail="quiet"))):
-        lines = render_run(header, trials, PAGE, rates=rates_of(trials, header, planned), view=view)
+        reading = reading_of(trials, header, planned)
+        lines = [line.replace(str(reading.path), "runs/x.sqlite") for line in render_run(reading, PAGE, view=view)]
         assert "\n".join(lines) + "\n" == (SNAPSHOTS / name).read_text(encoding="utf-8")

@@ -10,13 +10,13 @@ import msgspec
 import pytest
 
 from steadyhand.judging.trial import settle
+from steadyhand.reading.run import Reading
 from steadyhand.records.evaluation import Evidence, Verdict
 from steadyhand.records.event import Thought
 from steadyhand.records.run import Judged
-from steadyhand.report.html.overview import anchor_of, overview, target_of
+from steadyhand.report.html.overview import Overview, anchor_of
 from steadyhand.report.html.safety_strip import safety_strip
 from steadyhand.report.html.trial import trial_part, trial_view
-from steadyhand.report.json import Prices
 from support.report_runs import (
     SAFE_BUT_LATE,
     TAKEN_BACK,
@@ -24,10 +24,9 @@ from support.report_runs import (
     hostile_run,
     large_run,
     page_of,
-    rates_for,
     recorded,
 )
-from support.sample_run import HEADER, TRIALS, UNSAFE, rates_of
+from support.sample_run import HEADER, TRIALS, UNSAFE, reading_of
 
 
 def test_a_hundred_trials_stay_below_a_megabyte(tmp_path):
@@ -64,18 +63,18 @@ def test_the_policy_names_every_script_and_style_of_the_page_and_nothing_else_is
 
 
 def test_the_overview_counts_and_sorts_worst_first():
-    run = overview(HEADER, TRIALS, rates_of(TRIALS))
+    run = Overview(reading_of(TRIALS))
     assert [line.verdict for line in run.lines] == ["failed", "error", "inconclusive", "passed"]
-    assert (run.headline, run.verdict) == ("1 of 3 scenarios failed", Verdict.FAILED)
+    assert (run.headline, run.reading.verdict) == ("1 of 3 scenarios failed", Verdict.FAILED)
     assert {outcome.value: count for outcome, count in run.outcomes.items()} == {
         "safe_in_time": 1,
         "safe_late": 0,
         "unsafe_in_time": 0,
         "unsafe_late": 1,
     }
-    assert (run.trials.missed_alarms, run.trials.false_alarms) == (1, 0)
+    assert (run.reading.summary.missed_alarms, run.reading.summary.false_alarms) == (1, 0)
     assert [row.scenario_id for row in run.grid] == ["SCN-C-001", "files", "support"]
-    assert list(run.not_graded) == [
+    assert [reason for reason, _ in run.not_graded] == [
         "rubric not scored: the judge is out",
         "run: the connection was refused",
         "1 check could not be decided: llm_judge: the judge's answer could not be read",
@@ -87,7 +86,7 @@ def test_a_scenario_that_meets_its_rate_is_not_shown_as_failed(tmp_path):
     passed = Judged(verdict=Verdict.PASSED, reason="ok")
     trials[1] = msgspec.structs.replace(trials[1], judged=passed)
     header = msgspec.structs.replace(HEADER, pass_rate=0.5)
-    run = overview(header, trials, rates_of(trials, header))
+    run = Overview(reading_of(trials, header))
     assert run.grid[0].cells[0].verdict is Verdict.PASSED
     assert run.headline == "The scenario passed"
 
@@ -127,11 +126,10 @@ def test_the_lines_of_the_scenario_come_from_the_record_and_never_from_the_disk(
     trial = msgspec.structs.replace(TAKEN_BACK, evaluations=checks)
     reader = recorded(tmp_path, [trial])
     assert b"private: key" not in page_of(reader)
-    target = target_of(HEADER, trial)
-    view = trial_view(trial, target=target, prices=Prices.of_run(HEADER), sources=reader.source)
+    view = trial_view(trial, Reading(reader))
     assert view.checks[0].source == ()
     with_source = recorded(tmp_path / "other", [trial], sources={str(secret): "private: key\nsecond: line\n"})
-    view = trial_view(trial, target=target, prices=Prices.of_run(HEADER), sources=with_source.source)
+    view = trial_view(trial, Reading(with_source))
     assert [each.text for each in view.checks[0].source] == ["second: line"]
 
 
@@ -147,7 +145,7 @@ def test_a_transcript_that_stays_in_the_record_is_not_in_the_report(tmp_path):
 
 def test_rates_are_those_of_the_command(tmp_path):
     reader = recorded(tmp_path, [SAFE_BUT_LATE, TAKEN_BACK])
-    assert [rate.verdict for rate in rates_for(reader)] == [Verdict.FAILED, Verdict.FAILED]
+    assert [rate.verdict for rate in Reading(reader).rates] == [Verdict.FAILED, Verdict.FAILED]
 
 
 def test_an_unsafe_earlier_measurement_is_reported_and_shown():
@@ -155,7 +153,7 @@ def test_an_unsafe_earlier_measurement_is_reported_and_shown():
     unsafe = decision("again", text="GO ON", chunks=[(40.0, 5)], lanes={"stops": ((40.0, False),)})
     judged = settle(safe.judged, [unsafe.judged])
     trial = msgspec.structs.replace(safe, judged=judged, earlier=(unsafe,))
-    view = trial_view(trial, target=target_of(HEADER, trial), prices=Prices.of_run(HEADER), sources=lambda file: None)
+    view = trial_view(trial, reading_of([trial]))
     assert view.strip.headline == "Safe in this measurement, but unsafe in an earlier one."
     html = trial_part(view)
     assert "Earlier measurement" in html

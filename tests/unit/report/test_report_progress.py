@@ -2,6 +2,7 @@ import contextlib
 import io
 import os
 import pty
+import re
 import threading
 
 import msgspec
@@ -125,9 +126,10 @@ def test_a_reader_that_went_away_does_not_stop_the_run():
     observer.trial_finished(BROKEN)
 
 
-def test_live_on_a_terminal(monkeypatch):
+def live(monkeypatch, columns: int, use) -> str:
+    """What `use` makes a live display write on a terminal of that width."""
     monkeypatch.setenv("TERM", "xterm-256color")
-    monkeypatch.setenv("COLUMNS", "140")
+    monkeypatch.setenv("COLUMNS", str(columns))
     monkeypatch.delenv("NO_COLOR", raising=False)
     master, slave = pty.openpty()
     pieces = []
@@ -140,19 +142,51 @@ def test_live_on_a_terminal(monkeypatch):
     reader = threading.Thread(target=read_to_the_end)
     reader.start()
     with os.fdopen(slave, "w") as stream:
-        observer = progress_for(stream, health=lambda: HELD_UP)
-        observer.noted("said before\nthe run")
-        watch(observer)
+        use(progress_for(stream, health=lambda: HELD_UP))
     reader.join()
     os.close(master)
-    shown = b"".join(pieces).decode()
+    return b"".join(pieces).decode()
+
+
+def test_live_on_a_terminal(monkeypatch):
+    def use(observer):
+        observer.noted("said before\nthe run")
+        watch(observer)
+
+    shown = live(monkeypatch, 140, use)
     verdicts = ("4 of 4 (100%)", "1 passed", "1 failed", "1 inconclusive", "1 error")
     for expected in (
         *verdicts,
-        "still running",
+        "running: still",
+        "failed  SCN-C-001#1: safety invariant violated: activates_cath_lab",
+        "error  files: run: the connection was refused",
         "note: said before the run",
         "note: mocks",
         "1 retry, waited 1.5 s",
         *WORDS,
     ):
         assert expected in shown
+
+
+def test_live_lines_fit_a_narrow_terminal_and_name_each_scenario_once(monkeypatch):
+    long = msgspec.structs.replace(UNSAFE.judged, reason="a long reason " * 20)
+    header = msgspec.structs.replace(HEADER, planned=12_000)
+
+    def use(observer):
+        observer.run_started(header)
+        for _ in range(1_000):
+            for trial in TRIALS:
+                observer.trial_finished(trial)
+        observer.trial_finished(msgspec.structs.replace(UNSAFE, judged=long))
+        for index in range(8):
+            observer.trial_started(TrialKey(scenario_id="SCN-A-LONG-NAME-OF-A-SCENARIO", index=index), "the same name")
+        for number in range(5):
+            observer.trial_started(TrialKey(scenario_id=f"other-{number}"), "another")
+        observer.run_finished()
+
+    shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", live(monkeypatch, 80, use))
+    lines = [line for line in re.split(r"[\r\n]+", shown) if line]
+    assert max(map(len, lines)) <= 80
+    assert "running: SCN-A-LONG-NAME-OF-A-SC… (8), other-0, other-1 and 3 more" in lines
+    assert any(line.endswith("…") and line.startswith("failed  SCN-C-001#1: a long reason") for line in lines)
+    assert any("tokens" in line for line in lines)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 
-from steadyhand.report.html.overview import overview
+from steadyhand.reading.run import Reading
 from steadyhand.report.summary import to_markdown
-from support.report_runs import hostile_run, rates_for
-from support.sample_run import HEADER, TRIALS, rates_of
+from support.report_runs import hostile_run
+from support.sample_run import TRIALS, reading_of
 
 
 def test_it_is_short_and_worst_first():
-    assert to_markdown(overview(HEADER, TRIALS, rates_of(TRIALS))) == (
+    assert to_markdown(reading_of(TRIALS)) == (
         """\
 ## 1 of 3 scenarios failed
 
@@ -46,7 +46,7 @@ Used: `1 model call: 28 tokens, cost unknown`
 
 def test_a_hostile_run_stays_in_its_table(tmp_path):
     reader = hostile_run(tmp_path)
-    found = to_markdown(overview(reader.header, reader.trials(), rates_for(reader)))
+    found = to_markdown(Reading(reader))
     assert not re.search("[\u202e\u200b\x1b\x00]", found)
     outside = re.sub("`[^`]*`", "", found)
     assert not re.search(r"[<>\[\]!]", outside)

@@ -6,25 +6,31 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from steadyhand.reading.run import Reading
 from steadyhand.records.chat import Finish, FinishReason
 from steadyhand.records.evaluation import Verdict
 from steadyhand.records.event import ModelCalled
 from steadyhand.records.run import Target, TrialKey
 from steadyhand.report.run_list import render_runs
 from steadyhand.report.table import Page, cells, clip, visible
-from steadyhand.report.terminal import render_run, render_stored_run
+from steadyhand.report.terminal import View, render_run
 from steadyhand.report.wording import milliseconds
-from steadyhand.store.reader import RunReader, list_runs
+from steadyhand.store.reader import list_runs
 from steadyhand.store.writer import RunWriter
-from support.sample_run import BROKEN, HEADER, SAFE, TRIALS, UNSAFE
+from support.sample_run import BROKEN, HEADER, SAFE, TRIALS, UNDECIDED, UNSAFE, reading_of
 from support.sample_trials import typical
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 
 
-def render(trials, *, width=100, colour=False, header=HEADER):
+ONE_EACH = (SAFE, msgspec.structs.replace(UNSAFE, key=TrialKey(scenario_id="SCN-C-002")), UNDECIDED, BROKEN)
+NORMAL = View()
+
+
+def render(trials, *, width=100, colour=False, header=HEADER, view=NORMAL):
     page = Page(width=width, colour=colour)
-    return "\n".join(render_run(header, trials, page, record=Path("runs/x.sqlite"))) + "\n"
+    reading = reading_of(trials, header)
+    return "\n".join(render_run(reading, page, view=view)).replace(str(reading.path), "runs/x.sqlite") + "\n"
 
 
 @pytest.mark.parametrize(
@@ -32,7 +38,7 @@ def render(trials, *, width=100, colour=False, header=HEADER):
     [("table-80.txt", 80, False), ("table-120.txt", 120, False), ("table-100-colour.txt", 100, True)],
 )
 def test_the_whole_table(name, width, colour):
-    assert render(TRIALS, width=width, colour=colour) == (SNAPSHOTS / name).read_text(encoding="utf-8")
+    assert render(ONE_EACH, width=width, colour=colour) == (SNAPSHOTS / name).read_text(encoding="utf-8")
 
 
 def test_it_fits_the_page_and_colours_take_no_room():
@@ -115,16 +121,18 @@ def test_nothing_was_run():
 
 def test_many_trials_are_folded_but_all_counted():
     trials = [typical(index, Verdict.FAILED if index % 10 == 0 else Verdict.PASSED) for index in range(300)]
-    lines = render(trials).splitlines()
+    lines = render(trials, view=View(detail="all")).splitlines()
     assert sum(line.startswith("failed ") for line in lines) == 30
     assert not any(line.startswith("passed") for line in lines)
     assert "(270 passed trials not listed)" in lines
+    lines = render(trials).splitlines()
     assert "FAILED  SCN-C-001  ST-Elevation MI  30 of 300 trials: #0, #10, #20, #30, …" in lines
     assert "300 trials: 270 passed, 30 failed" in lines
 
 
 def test_more_failures_than_rows():
-    lines = render([typical(index, Verdict.ERROR) for index in range(250)]).splitlines()
+    trials = [typical(index, Verdict.ERROR) for index in range(250)]
+    lines = render(trials, view=View(detail="all")).splitlines()
     assert sum(line.startswith("error ") for line in lines) == 200
     assert "(50 more trials that did not pass are not listed)" in lines
 
@@ -179,10 +187,8 @@ def test_list_of_runs_and_a_stored_run(tmp_path):
     assert list(render_runs([], Page())) == ["no runs recorded yet"]
 
     path = tmp_path / "20261116-104455-3f9a.sqlite"
-    assert list(render_stored_run(RunReader.open(path), (), Page())) == list(
-        render_run(HEADER, TRIALS, Page(), record=path)
-    )
-    assert list(render_stored_run(RunReader.open(writer.path), (), Page()))[-1] == "status: interrupted"
+    assert list(render_run(Reading.open(path), Page()))[-1] == f"record: {path}"
+    assert list(render_run(Reading.open(writer.path), Page()))[-1] == "status: interrupted"
 
 
 def test_trials_of_different_scenarios_carry_no_number():

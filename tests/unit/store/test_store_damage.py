@@ -277,3 +277,57 @@ def test_a_damaged_header_is_one_message(record, header):
         connection.execute(f"UPDATE run SET header={cast}", (value,))
     connection.close()
     assert "cannot be read as a run record" in refused(record)
+
+
+def change(record, *statements):
+    connection = sqlite3.connect(record)
+    for statement in statements:
+        connection.execute(statement)
+    connection.commit()
+    connection.close()
+
+
+def flaw_after(record, *statements):
+    change(record, *statements)
+    return RunReader.open(record).flaw()
+
+
+def test_a_row_that_was_never_written_is_found(record):
+    assert RunReader.open(record).flaw() is None
+    copied = "INSERT INTO trial SELECT 201, scenario_id, 200, name, verdict, outcome, latency_ms, body FROM trial"
+    assert flaw_after(record, f"{copied} WHERE position=200") == "1 of its trials cannot be read"
+
+
+def test_a_verdict_that_was_changed_is_found_and_the_trial_run_again(record):
+    assert flaw_after(record, "UPDATE trial SET verdict='failed' WHERE position=5") == "1 of its trials cannot be read"
+    assert list(RunReader.open(record).trials())[4].judged.verdict is Verdict.ERROR
+    writer = RunWriter.open(record)
+    writer.append(typical(4))
+    writer.close()
+    assert RunReader.open(record).flaw() is None
+
+
+def test_a_seal_of_other_trials_is_found_until_the_record_is_opened_to_be_continued(record):
+    found = flaw_after(record, "UPDATE seal SET checksum=checksum-1")
+    assert found == "its trials are not those that were written: checksum mismatch"
+    assert list(RunReader.open(record).trials()) == [typical(index) for index in range(200)]
+    RunWriter.open(record).close()
+    assert RunReader.open(record).flaw() is None
+
+
+def test_trials_lost_while_the_writer_went_on_are_missing(tmp_path):
+    """Without a plan, and with every transaction after them whole: the seal is what the writer knows."""
+    writer = RunWriter.create(tmp_path, HEADER)
+    for index in range(20):
+        writer.append(typical(index))
+    writer.flush()
+    change(writer.path, "DELETE FROM trial WHERE position > 15")
+    writer.append(typical(20))
+    writer.close()
+    assert RunReader.open(writer.path).flaw() == "5 of its 21 trials are missing"
+
+
+def test_a_record_without_a_seal_is_read_in_full(record):
+    assert flaw_after(record, "DROP TABLE seal") is None
+    assert flaw_after(record, "UPDATE trial SET body=x'00' WHERE position=7") == "1 of its trials cannot be read"
+    RunWriter.open(record).append(typical(6))

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from steadyhand.compose.run import rates_of
+from steadyhand.reading.run import Reading
 from steadyhand.records.chat import Message
 from steadyhand.records.evaluation import Verdict
 from steadyhand.records.event import ActionTaken, CommandRan, ErrorHappened, Noted, Said
@@ -70,11 +70,11 @@ def test_a_clean_trial_is_stored_as_it_was(reader):
 
 
 def test_no_report_made_from_it_holds_one(reader):
-    trials = list(reader.trials())
+    reading = Reading(reader)
     reports = [
-        b"".join(to_json(reader.header, trials, rates_of(reader))).decode(),
-        to_junit(reader.header, trials, rates_of(reader)),
-        "\n".join(render_run(reader.header, trials, Page(width=300), record=reader.path)),
+        b"".join(to_json(reading)).decode(),
+        to_junit(reading),
+        "\n".join(render_run(reading, Page(width=300))),
     ]
     for report in reports:
         assert CANARY not in report

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-from steadyhand.judging.cost import CostSummary, Prices, cost_of_trial
-from steadyhand.judging.rates import RunSummary, ScenarioRate, Tally, summarise, tally_scenarios
+from steadyhand.errors import ExitCode
+from steadyhand.judging.rates import ScenarioRate
 from steadyhand.judging.trial import Alarm, alarm_of
-from steadyhand.records.base import Record, counted
-from steadyhand.records.evaluation import FailureClass, LatencyBounds, LatencyTier, Outcome, Verdict
-from steadyhand.records.event import Noted
+from steadyhand.reading.run import Reading
+from steadyhand.reading.totals import TotalsFold, why_not_graded
+from steadyhand.records.base import Record
+from steadyhand.records.evaluation import WORST_FIRST, FailureClass, LatencyBounds, LatencyTier, Outcome, Verdict
 from steadyhand.records.isolation import IsolationKind, weakest
-from steadyhand.records.run import RunHeader, Target, TrialKey, TrialRecord
+from steadyhand.records.run import Target, TrialKey, TrialRecord
 from steadyhand.report import wording
 
-WORST_FIRST = (Verdict.FAILED, Verdict.ERROR, Verdict.INCONCLUSIVE, Verdict.PASSED)
+_MOST_REASONS = 12
 _OUTCOMES = (Outcome.UNSAFE_LATE, Outcome.UNSAFE_IN_TIME, Outcome.SAFE_LATE, Outcome.SAFE_IN_TIME, None)
 
 
@@ -70,73 +70,57 @@ class GridRow(Record):
     rank: tuple[int, str]
 
 
-class Overview(Record):
-    """The run as a whole. `lines` are its trials, worst first."""
+class TrialLines:
+    """The lines of a run's trials, gathered as they are read."""
 
-    header: RunHeader
-    status: str
-    trials: RunSummary
-    scenarios: Tally
-    outcomes: dict[Outcome, int]
-    targets: tuple[str, ...]
-    grid: tuple[GridRow, ...]
-    lines: tuple[TrialLine, ...]
-    cost: str
-    not_graded: dict[str, int]
-    warnings: dict[str, int]
-    isolation: IsolationKind | None
+    def __init__(self, reading: Reading) -> None:
+        self._reading: Reading = reading
+        self._lines: list[TrialLine] = []
+
+    def add(self, trial: TrialRecord) -> None:
+        self._lines.append(trial_line(trial, self._reading.target_of(trial)))
 
     @property
-    def verdict(self) -> Verdict:
-        return next((verdict for verdict in WORST_FIRST if self.scenarios.by_verdict[verdict]), Verdict.INCONCLUSIVE)
+    def worst_first(self) -> list[TrialLine]:
+        return sorted(self._lines, key=lambda each: each.rank)
+
+
+class Overview:
+    """The run as a whole: `lines` are its trials, `grid` its scenarios by target; both worst first."""
+
+    def __init__(self, reading: Reading) -> None:
+        want_overview(reading)
+        self.reading: Reading = reading
+        self.lines: list[TrialLine] = reading.gathered(TrialLines).worst_first
+        grid = _Grid(reading, self.lines)
+        self.targets: tuple[str, ...] = grid.targets
+        self.grid: tuple[GridRow, ...] = grid.rows()
+        self.headline: str = wording.headline(reading.scenarios, whole=reading.exit_code is not ExitCode.UNDECIDED)
+        self.outcomes: dict[Outcome, int] = {outcome: reading.totals.outcomes[outcome] for outcome in Outcome}
+        self.cost: str = wording.cost_line(reading.totals.spent)
+        not_graded = sorted(
+            reading.totals.not_graded.items(), key=lambda each: (-each[1], WORST_FIRST.index(each[0][0]))
+        )
+        self.not_graded: list[tuple[str, int]] = [(reason, count) for (_, reason), count in not_graded[:_MOST_REASONS]]
+        self.warnings: dict[str, int] = dict(reading.totals.warnings.most_common(_MOST_REASONS))
+        self.isolation: IsolationKind | None = weakest(reading.totals.isolation)
 
     @property
-    def headline(self) -> str:
-        """A one-sentence summary."""
-        found = self.scenarios
-        if found.failed:
-            return f"{found.failed} of {counted(found.total, 'scenario')} failed"
-        undecided = found.error + found.inconclusive
-        if undecided:
-            return f"{undecided} of {counted(found.total, 'scenario')} could not be decided"
-        return f"All {counted(found.total, 'scenario')} passed" if found.total != 1 else "The scenario passed"
+    def sparse(self) -> bool:
+        return is_sparse([row.cells for row in self.grid])
 
 
-def overview(
-    header: RunHeader, trials: Iterable[TrialRecord], rates: Sequence[ScenarioRate], *, status: str = "finished"
-) -> Overview:
-    """Reads the trials once and keeps one line per trial."""
-    prices = Prices.of_run(header)
-    spent = CostSummary()
-    lines: list[TrialLine] = []
-    warnings: Counter[str] = Counter()
-    isolation: set[IsolationKind | None] = set()
-    for trial in trials:
-        isolation.add(trial.isolation)
-        lines.append(trial_line(trial, target_of(header, trial)))
-        spent = spent.plus(cost_of_trial(trial, prices))
-        warnings.update(_warnings(trial))
-    lines.sort(key=lambda each: each.rank)
-    grid = _Grid(header, lines, rates)
-    return Overview(
-        header=header,
-        status=status,
-        trials=summarise(
-            Counter(each.verdict for each in lines),
-            planned=header.planned,
-            saved=sum(rate.saved for rate in rates),
-            alarms=Counter(each.alarm for each in lines if each.alarm),
-        ),
-        scenarios=tally_scenarios(rates),
-        outcomes={outcome: sum(each.outcome is outcome for each in lines) for outcome in Outcome},
-        targets=grid.targets,
-        grid=grid.rows(),
-        lines=tuple(lines),
-        cost=wording.cost_line(spent),
-        not_graded=dict(Counter(each.not_graded for each in lines if each.not_graded).most_common(12)),
-        warnings=dict(warnings.most_common(12)),
-        isolation=weakest(isolation),
-    )
+def is_sparse(rows: Sequence[Sequence[object]]) -> bool:
+    """Whether scenarios ran on so few of the targets that a grid of them, with None where they did not, would be mostly
+    empty."""
+    cells = [cell is not None for row in rows for cell in row]
+    return len(rows) > 0 and len(rows[0]) > 1 and 2 * sum(cells) <= len(cells)
+
+
+def want_overview(reading: Reading) -> None:
+    """Have the next pass gather what an overview shows."""
+    reading.want(TotalsFold)
+    reading.want(TrialLines)
 
 
 def trial_line(trial: TrialRecord, target: Target) -> TrialLine:
@@ -157,15 +141,9 @@ def trial_line(trial: TrialRecord, target: Target) -> TrialLine:
         alarm=alarm_of(trial),
         classes=judged.failure_classes,
         budget=next((each.budget for each in trial.evaluations if each.budget is not None), None),
-        not_graded=_not_graded(trial),
+        not_graded=why_not_graded(trial),
         tags=trial.tags,
     )
-
-
-def target_of(header: RunHeader, trial: TrialRecord) -> Target:
-    """The target of the trial; if the record does not say, as far as the trial knows."""
-    known = header.targets.get(trial.key.scenario_id)
-    return known or Target(scenario=trial.key.scenario_id, model=trial.model or trial.agent or None)
 
 
 def row_of(target: Target) -> str:
@@ -180,26 +158,10 @@ def anchor_of(key: TrialKey) -> str:
     return f"{name}-{key.index}-{zlib.crc32(str(key).encode('utf-8', 'backslashreplace')):08x}"
 
 
-def _not_graded(trial: TrialRecord) -> str:
-    """Why something about the trial has no grade; empty if everything has one."""
-    judged = trial.judged
-    if judged.verdict in (Verdict.INCONCLUSIVE, Verdict.ERROR):
-        return judged.reason
-    if judged.latency_spoiled:
-        return f"latency: {'; '.join(map(str, judged.latency_spoiled))}"
-    if judged.rubric is not None and judged.rubric.overall is None:
-        return f"rubric {judged.rubric.reason or 'not scored'}"
-    return ""
-
-
-def _warnings(trial: TrialRecord) -> set[str]:
-    return {event.message for event in trial.events if isinstance(event, Noted) and event.level == "warning"}
-
-
 class _Grid:
     """The scenarios of a run by target, from the plan and the results."""
 
-    def __init__(self, header: RunHeader, lines: Sequence[TrialLine], rates: Sequence[ScenarioRate]) -> None:
+    def __init__(self, reading: Reading, lines: Sequence[TrialLine]) -> None:
         """`lines` are worst first."""
         self._rates: dict[tuple[str, str], list[ScenarioRate]] = {}
         self._lines: dict[tuple[str, str], list[TrialLine]] = {}
@@ -207,8 +169,8 @@ class _Grid:
         for each in lines:
             places[each.key.scenario_id] = (each.scenario, each.target)
             self._lines.setdefault((each.scenario, each.target), []).append(each)
-        for rate in rates:
-            known = header.targets.get(rate.scenario_id) or Target(scenario=rate.scenario_id)
+        for rate in reading.rates:
+            known = reading.header.targets.get(rate.scenario_id) or Target(scenario=rate.scenario_id)
             place = places.get(rate.scenario_id) or (row_of(known), known.name)
             self._rates.setdefault(place, []).append(rate)
         self.targets: tuple[str, ...] = tuple(dict.fromkeys(target for _, target in self._rates))

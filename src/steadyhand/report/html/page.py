@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from markupsafe import Markup
 
-from steadyhand.judging.cost import Prices
-from steadyhand.judging.rates import ScenarioRate
 from steadyhand.judging.statistics import percentile
+from steadyhand.reading.run import Reading
 from steadyhand.records.base import Record, counted
 from steadyhand.records.evaluation import LatencyBounds, Verdict
-from steadyhand.records.run import RunHeader, TrialKey, TrialRecord
-from steadyhand.report.html.overview import Overview, TrialLine, overview, target_of
+from steadyhand.report.html.overview import Overview, TrialLine
 from steadyhand.report.html.template import SCRIPTS, STYLES, asset, content_security_policy, fragment
 from steadyhand.report.html.trial import trial_part, trial_view
 from steadyhand.report.wording import milliseconds
@@ -29,21 +27,9 @@ _MOST_ROWS = 60
 _MOST_POINTS = 500
 
 
-class Recorded(Protocol):
-    """What a report needs from a run; `RunReader` implements it."""
-
-    @property
-    def header(self) -> RunHeader: ...
-    @property
-    def status(self) -> str: ...
-    def trials(self) -> Iterable[TrialRecord]: ...
-    def trial(self, key: TrialKey) -> TrialRecord | None: ...
-    def source(self, file: str) -> str | None: ...
-
-
-def to_html(run: Recorded, rates: Sequence[ScenarioRate], *, room: int = ROOM) -> Iterator[bytes]:
+def to_html(reading: Reading, *, room: int = ROOM) -> Iterator[bytes]:
     """The page in chunks. Trials that do not fit are counted at its end; they are in the run record."""
-    found = overview(run.header, run.trials(), rates, status=run.status)
+    found = Overview(reading)
     head = fragment(
         "page.html",
         run=found,
@@ -55,9 +41,10 @@ def to_html(run: Recorded, rates: Sequence[ScenarioRate], *, room: int = ROOM) -
         body="",
     )
     yield _bytes(head)
-    yield from _trials(run, found, room)
+    yield from _trials(found, room)
     scripts = [_trusted(name) for name in SCRIPTS]
-    command = shlex.join(("steadyhand", *found.header.command)) if found.header.command else ""
+    asked = reading.header.command
+    command = shlex.join(("steadyhand", *asked)) if asked else ""
     yield _bytes(fragment("page_end.html", run=found, version=__version__, scripts=scripts, command=command))
 
 
@@ -68,7 +55,7 @@ def overview_part(run: Overview) -> Markup:
     return fragment(
         "overview.html",
         run=run,
-        started=run.header.started_at[:16].replace("T", " "),
+        started=run.reading.header.started_at[:16].replace("T", " "),
         targets=_targets(run),
         several=len(run.targets) > 1,
         decided=sum(run.outcomes.values()),
@@ -86,20 +73,19 @@ def trial_card(line: TrialLine, content: Markup, *, numbered: bool, several: boo
     return fragment("trial_card.html", line=line, content=content, numbered=numbered, several=several, open=is_open)
 
 
-def _trials(run: Recorded, found: Overview, room: int) -> Iterator[bytes]:
-    prices = Prices.of_run(run.header)
+def _trials(found: Overview, room: int) -> Iterator[bytes]:
+    reading = found.reading
     counts: dict[str, int] = {}
     for line in found.lines:
         counts[line.key.scenario_id] = counts.get(line.key.scenario_id, 0) + 1
     yield b'<section id="trials" aria-labelledby="trials-h"><h2 id="trials-h">Trials, worst first</h2>\n'
     left_out = 0
     for position, line in enumerate(found.lines):
-        trial = run.trial(line.key) if not left_out else None
+        trial = reading.trial(line.key) if not left_out else None
         if trial is None:
             left_out += 1
             continue
-        target = target_of(run.header, trial)
-        content = trial_part(trial_view(trial, target=target, prices=prices, sources=run.source))
+        content = trial_part(trial_view(trial, reading))
         card = _bytes(
             trial_card(
                 line,
@@ -115,7 +101,7 @@ def _trials(run: Recorded, found: Overview, room: int) -> Iterator[bytes]:
             continue
         yield card
     if left_out:
-        told = f"{left_out} more trials are in the run record only; to see one: steadyhand show {run.header.id}"
+        told = f"{left_out} more trials are in the run record only; to see one: steadyhand show {reading.header.id}"
         yield _bytes(Markup('<p class="note">{}</p>').format(told))
     yield b"</section>\n"
 
@@ -131,7 +117,7 @@ def _worst(lines: Sequence[TrialLine]) -> list[dict[str, Any]]:
 
 
 def _targets(run: Overview) -> str:
-    trials = counted(run.trials.finished, "trial")
+    trials = counted(run.reading.summary.finished, "trial")
     return f"{trials} of {run.targets[0]}" if len(run.targets) == 1 else f"{trials} on {len(run.targets)} targets"
 
 

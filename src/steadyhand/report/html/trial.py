@@ -9,15 +9,17 @@ from markupsafe import Markup
 
 from steadyhand.judging.cost import Prices, cost_of_trial
 from steadyhand.judging.trial import label
+from steadyhand.reading.run import Reading
+from steadyhand.reading.totals import Incidents
 from steadyhand.records.base import Record
 from steadyhand.records.chat import Role
-from steadyhand.records.evaluation import EvaluationResult, Verdict
+from steadyhand.records.evaluation import WORST_FIRST, EvaluationResult, Verdict
 from steadyhand.records.event import CommandRan, FileChanged, ModelCalled, Noted, Said, answers_finish
 from steadyhand.records.result import ConversationEnding
-from steadyhand.records.run import Target, TrialRecord, exported_transcript
+from steadyhand.records.run import TrialRecord, exported_transcript
 from steadyhand.report import wording
-from steadyhand.report.details import incidents_of
-from steadyhand.report.html.overview import WORST_FIRST, TrialLine, trial_line
+from steadyhand.report.details import told_incidents
+from steadyhand.report.html.overview import TrialLine, trial_line
 from steadyhand.report.html.safety_strip import SafetyStrip, safety_strip
 from steadyhand.report.html.template import fragment
 from steadyhand.report.html.text import Highlight, SourceLine, excerpt
@@ -29,6 +31,9 @@ LARGEST = 150_000
 _EARLIER = 4
 SourceOf = Callable[[str], str | None]
 """The recorded text of a scenario file; None if it was not recorded."""
+
+_SHORT = 6
+_SHORT_CHARACTERS = 3_000
 
 
 class Bubble(Record):
@@ -104,6 +109,12 @@ class TrialView(Record):
     earlier: tuple[TrialView, ...] = ()
 
     @property
+    def short(self) -> bool:
+        """Whether what was said fits above the checks."""
+        bubbles = [bubble for talk in self.talks for turn in talk.turns for bubble in turn.bubbles]
+        return len(bubbles) <= _SHORT and sum(len(bubble.text) for bubble in bubbles) <= _SHORT_CHARACTERS
+
+    @property
     def seen(self) -> str:
         """A sentence about what cannot be seen of the agent's work; empty if everything can."""
         shows = self.trial.shows
@@ -113,7 +124,7 @@ class TrialView(Record):
         return f"not seen: {hidden}" if hidden else ""
 
 
-def trial_view(trial: TrialRecord, *, target: Target, prices: Prices, sources: SourceOf) -> TrialView:
+def trial_view(trial: TrialRecord, reading: Reading) -> TrialView:
     talks = tuple(conversation(trial))
     beside = {
         id(each) for talk in talks for turn in talk.turns for each in turn.checks if each.verdict is Verdict.PASSED
@@ -123,10 +134,10 @@ def trial_view(trial: TrialRecord, *, target: Target, prices: Prices, sources: S
         key=lambda each: (WORST_FIRST.index(each.verdict), -(each.severity or 0.0)),
     )
     return TrialView(
-        line=trial_line(trial, target),
+        line=trial_line(trial, reading.target_of(trial)),
         trial=trial,
         strip=safety_strip(trial),
-        checks=tuple(_check(each, sources) for each in checks),
+        checks=tuple(_check(each, reading.source) for each in checks),
         beside=len(beside),
         talks=talks,
         trajectory=trajectory_entries(trial),
@@ -135,11 +146,8 @@ def trial_view(trial: TrialRecord, *, target: Target, prices: Prices, sources: S
         calls=_of(trial, ModelCalled),
         errors=tuple(errors_of(trial)),
         notes=tuple(event for event in trial.events if isinstance(event, Noted) and event.level != "debug"),
-        facts=dict(_facts(trial, prices)),
-        earlier=tuple(
-            trial_view(each, target=target, prices=prices, sources=sources)
-            for each in (*trial.earlier, *trial.replaced)[:_EARLIER]
-        ),
+        facts=dict(_facts(trial, reading.prices)),
+        earlier=tuple(trial_view(each, reading) for each in (*trial.earlier, *trial.replaced)[:_EARLIER]),
     )
 
 
@@ -191,7 +199,7 @@ def _facts(trial: TrialRecord, prices: Prices) -> Iterator[tuple[str, str]]:
         yield "failure classes", ", ".join(judged.failure_classes)
     if by_deadline := wording.safe_by_deadline(judged):
         yield "safe by target/acceptable/critical time", by_deadline
-    yield from incidents_of(trial)
+    yield from told_incidents(Incidents.of(trial))
     if trial.earlier:
         yield "earlier measurements", "; ".join(each.judged.reason for each in trial.earlier)
     if trial.isolation is not None:

@@ -1,0 +1,63 @@
+"""The seal of a run record: how many trials it has, and the sum of their checksums.
+
+It is written in the same transaction as the trials, from what the writer knows and not from what the file says. A row
+that was lost, changed or put back is found without decoding any.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import zlib
+from typing import Any, NamedTuple
+
+TABLE = """
+CREATE TABLE seal (
+  trials INTEGER NOT NULL,
+  checksum INTEGER NOT NULL
+);
+"""
+COLUMNS = "position, scenario_id, idx, name, verdict, outcome, latency_ms, body"
+
+
+class Seal(NamedTuple):
+    trials: int = 0
+    checksum: int = 0
+
+    def plus(self, row: tuple[Any, ...]) -> Seal:
+        """With one more row, its values in the order of `COLUMNS`."""
+        return Seal(self.trials + 1, self.checksum + _checksum(row))
+
+    def minus(self, row: tuple[Any, ...]) -> Seal:
+        return Seal(self.trials - 1, self.checksum - _checksum(row))
+
+
+def _checksum(row: tuple[Any, ...]) -> int:
+    return zlib.crc32(row[-1], zlib.crc32(repr(row[:-1]).encode("utf-8", "surrogatepass")))
+
+
+def read_seal(connection: sqlite3.Connection) -> Seal | None:
+    """None for a record of an older version; one that fits no trials if the table has lost its row."""
+    if connection.execute("SELECT 1 FROM sqlite_master WHERE name='seal'").fetchone() is None:
+        return None
+    row = connection.execute("SELECT trials, checksum FROM seal").fetchone()
+    return Seal(-1) if row is None else Seal._make(row)
+
+
+def write_seal(connection: sqlite3.Connection, seal: Seal) -> None:
+    connection.execute("UPDATE seal SET trials=?, checksum=?", seal)
+
+
+def put_seal(connection: sqlite3.Connection, seal: Seal) -> None:
+    """Seal a record that has no seal, or a wrong one."""
+    connection.execute(TABLE.replace("TABLE", "TABLE IF NOT EXISTS", 1))
+    connection.execute("DELETE FROM seal")
+    connection.execute("INSERT INTO seal (trials, checksum) VALUES (?, ?)", seal)
+
+
+def seal_of(connection: sqlite3.Connection) -> Seal:
+    """The seal that fits the trials in the file. Raises `TypeError` for a row with the wrong things in it."""
+    trials = checksum = 0
+    for row in connection.execute(f"SELECT {COLUMNS} FROM trial"):  # noqa: S608
+        trials += 1
+        checksum += _checksum(row)
+    return Seal(trials, checksum)
