@@ -10,6 +10,7 @@ import importlib
 import sys
 
 BENCHMARKS = {
+    "whole": "the whole command",
     "startup": "start-up",
     "load": "loading files",
     "latency": "the clock",
@@ -19,6 +20,7 @@ BENCHMARKS = {
     "gateway": "the gateway",
     "throughput": "many trials",
     "fold": "forbidden text",
+    "meaning": "meaning checks",
     "compare": "comparing runs",
     "viewer": "the viewer",
     "peers": "compared with other tools",

@@ -97,7 +97,7 @@ async def _trials(folder: Path, kind: str, isolation: Any, count: int) -> tuple[
     from steadyhand.builtin.agents.command import CommandAgent
     from steadyhand.builtin.agents.python_process import python_agent
     from steadyhand.plugins.plugin import AgentSettings, RunScope
-    from steadyhand.ports.agent import SeesOneFolder, Turn
+    from steadyhand.ports.agent import Turn, reserve_workspaces
     from steadyhand.records.chat import Message
 
     program = f"{shlex.quote(sys.executable)} ./program.py"
@@ -108,8 +108,7 @@ async def _trials(folder: Path, kind: str, isolation: Any, count: int) -> tuple[
     first_ms = 0.0
     for _ in range(count):
         agent = make(AgentSettings(target=target, folder=folder, run=scope))
-        root = agent.reserve_workspaces() if isinstance(agent, SeesOneFolder) else None
-        trial = a_trial(folder, root)
+        trial = a_trial(folder, reserve_workspaces(agent))
         await trial.environment.setup([])
         try:
             await agent.open(trial)

@@ -27,7 +27,7 @@ from benchmarks.scale import write_checks
 from benchmarks.throughput import SCENARIO
 from steadyhand.batch.local import Batch
 from steadyhand.batch.local_worker import LocalWorkers
-from steadyhand.batch.messages import CallEnd, LeaveRequest, Order, Orders, Report, WorkerSetup
+from steadyhand.batch.messages import CallEnd, Done, LeaveRequest, Order, Orders, Report, WorkerSetup
 from steadyhand.batch.provider import ProviderGate
 from steadyhand.batch.worker_pool import PoolSize, WorkerPool
 from steadyhand.children.channel import Channel, Frames, Kind, packed, read, receive_variables
@@ -35,7 +35,7 @@ from steadyhand.children.process import die_with_parent
 from steadyhand.compose.run import Run
 from steadyhand.engine.limits import SystemClock
 from steadyhand.records.config import RunOptions, Selection
-from steadyhand.records.run import TrialKey, TrialRecord
+from steadyhand.records.run import TrialKey, TrialRecord, brief_of
 from steadyhand.store.reader import RunReader
 from steadyhand.store.schema import PlanEntry, decode, encode
 from steadyhand.store.writer import RunWriter
@@ -147,16 +147,17 @@ class _Desk:
         self._orders.update({order.number: order for order in orders.trials})
         asks = [LeaveRequest(number=order.number, model="openai/bench", amount=300.0) for order in orders.trials]
         ends = [CallEnd(number=number, answered=True, used=30) for number, _ in orders.granted]
-        done = [(number, self._encoded(self._orders.pop(number))) for number, _ in orders.granted]
+        done = [self._done(number, self._orders.pop(number)) for number, _ in orders.granted]
         parts = range(0, max(len(asks), len(done)), _AT_ONCE)
         return [
             Report(asks=asks[at : at + _AT_ONCE], ends=ends[at : at + _AT_ONCE], done=done[at : at + _AT_ONCE])
             for at in parts
         ]
 
-    def _encoded(self, order: Order) -> bytes:
+    def _done(self, number: int, order: Order) -> Done:
         key = TrialKey(scenario_id=order.scenario_id, index=order.index)
-        return encode(msgspec.structs.replace(self._record, key=key, seed=order.seed))
+        record = msgspec.structs.replace(self._record, key=key, seed=order.seed)
+        return Done(number, encode(record), None, encode(brief_of(record)))
 
 
 if __name__ == "__main__":

@@ -29,15 +29,15 @@ from benchmarks.figures import Figure
 from benchmarks.latency import model_server
 from benchmarks.throughput import cpu_s, measure_ours, text_of
 from steadyhand.batch.provider import ProviderGate, ProviderLimits
-from steadyhand.builtin.models.http.client import HttpClient
-from steadyhand.builtin.models.http.settings import Asking
-from steadyhand.builtin.models.http.stamps import Stamps
 from steadyhand.builtin.models.openai import OpenAIModel
-from steadyhand.builtin.models.openai_chat import ChatCompletions
 from steadyhand.engine.limits import LagMonitor, SystemClock
 from steadyhand.engine.model_call import Caller, RetryPolicy
+from steadyhand.http.client import HttpClient
+from steadyhand.http.stamps import Stamps
 from steadyhand.plugins.plugin import ModelSettings
 from steadyhand.records.chat import ChatRequest, Message
+from steadyhand.wire.dialect import Asking
+from steadyhand.wire.openai_chat import ChatCompletions
 
 CALLS = 5_000
 IN_FLIGHT = 64

@@ -72,9 +72,11 @@ def _figures(case: str, found: dict[str, float], targets: tuple[float, float]) -
 
 
 @contextlib.contextmanager
-def model_server(*, delay_ms: float, module: str = "steadyhand.testing.model_server") -> Iterator[str]:
+def model_server(
+    *, delay_ms: float, module: str = "steadyhand.testing.model_server", more: Sequence[str] = ()
+) -> Iterator[str]:
     """A model server in its own process; its base URL."""
-    command = [sys.executable, "-m", module, "--delay-ms", str(delay_ms)]
+    command = [sys.executable, "-m", module, "--delay-ms", str(delay_ms), *more]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         try:

@@ -1,4 +1,5 @@
-"""Loading a thousand decision scenarios, compared with parsing the same files with the bare YAML library."""
+"""Loading a thousand decision scenarios, compared with parsing the same files with the bare YAML library; and ten
+thousand cases of one scenario, compared with as many files."""
 
 from __future__ import annotations
 
@@ -13,6 +14,7 @@ from benchmarks.figures import Figure
 from steadyhand.spec.load import load
 
 COUNT = 1_000
+CASES = 10_000
 ROUNDS = 5
 
 _TEMPLATE = """\
@@ -71,6 +73,17 @@ def write_files(folder: Path, count: int = COUNT) -> list[Path]:
     return paths
 
 
+def write_cases(folder: Path, count: int = CASES) -> Path:
+    """The same scenario once, with a table of cases."""
+    text = _TEMPLATE.replace("{number:04d}", "{number}").format(number="{{ number }}", age="{{ age }}", reach=40)
+    body = text.replace("id: SCN-C-{{ number }}", "id: SCN-C-001\ncases: {file: cases.csv, id: number}")
+    path = folder / "scenario.yaml"
+    path.write_text(body)
+    rows = [f"{number},{40 + number % 50}" for number in range(count)]
+    (folder / "cases.csv").write_text("\n".join(["number,age", *rows]))
+    return path
+
+
 def _bare(paths: list[Path]) -> float:
     started = time.perf_counter()
     for path in paths:
@@ -78,10 +91,10 @@ def _bare(paths: list[Path]) -> float:
     return time.perf_counter() - started
 
 
-def _ours(folder: Path, count: int) -> float:
+def _ours(path: Path, count: int) -> float:
     gc.disable()  # as the command does while it loads
     started = time.perf_counter()
-    loaded = load([folder], catalogue={})
+    loaded = load([path], catalogue={})
     elapsed = time.perf_counter() - started
     gc.enable()
     assert len(loaded.scenarios) == count, loaded.problems[:3]
@@ -90,17 +103,21 @@ def _ours(folder: Path, count: int) -> float:
 
 def measure() -> list[Figure]:
     """Both in turn, the best of each."""
-    with tempfile.TemporaryDirectory() as name:
+    with tempfile.TemporaryDirectory() as name, tempfile.TemporaryDirectory() as other:
         folder = Path(name)
         paths = write_files(folder, COUNT)
-        bare = ours = float("inf")
+        table = write_cases(Path(other), CASES)
+        bare = ours = cases = float("inf")
         for _ in range(ROUNDS):
             bare = min(bare, _bare(paths))
             ours = min(ours, _ours(folder, COUNT))
+            cases = min(cases, _ours(table, CASES))
     return [
         Figure(name=f"load {COUNT} decision scenarios", value=ours * 1000, unit="ms"),
         Figure(name="parse the same files with the YAML library", value=bare * 1000, unit="ms"),
         Figure(name="load / parse", value=ours / bare, unit="x", at_most=2.5),
+        Figure(name=f"load {CASES} cases of one scenario", value=cases * 1000, unit="ms"),
+        Figure(name="a case / a file", value=cases / CASES / (ours / COUNT), unit="x", at_most=0.1),
     ]
 
 

@@ -25,7 +25,7 @@ def measure() -> list[Figure]:
             "bare": [sys.executable, "-c", "pass"],
             "import": [sys.executable, "-c", "import steadyhand"],
             "help": [steadyhand, "--help"],
-            "run": [steadyhand, "run", scenario, "--model", model, "--no-progress", "--out", f"{folder}/runs"],
+            "run": [steadyhand, "run", scenario, "--model", model, "--no-progress", "--runs", f"{folder}/runs"],
         }
         pytest_ = _pytest_in(Path(folder))
         with_plugin, without = _installed_in(Path(folder))

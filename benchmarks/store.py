@@ -44,7 +44,7 @@ def measure() -> list[Figure]:
             "resume 1,000 that are missing": ["-m", "benchmarks.store", "resume"],
             "show": ["-m", "steadyhand", "show", "last"],
             "compare two of them": ["-m", "benchmarks.store", "compare"],
-            "export trials as CSV": ["-m", "steadyhand", "export", "last", "--format", "csv", "--out", "out"],
+            "export trials as CSV": ["-m", "steadyhand", "export", "last", "--format", "csv", "--out-dir", "out"],
         }
         for name, command in steps.items():
             wall_s, memory_mb = _timed(command, folder)

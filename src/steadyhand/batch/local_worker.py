@@ -14,17 +14,20 @@ import msgspec
 from steadyhand.batch.messages import Orders, Report, WorkerSetup
 from steadyhand.batch.worker_pool import Link
 from steadyhand.children.channel import Channel, MalformedMessage, read
-from steadyhand.children.process import ChildProcess
+from steadyhand.children.nursery import Nursery
+from steadyhand.children.process import ChildProcess, SupervisedProcess
 from steadyhand.errors import SetupError
 
 _START_S = 120.0
 
 
 class LocalWorkers:
-    """Implements `Launch`. `main` is the `module:function` that a worker runs, `setup` its first message."""
+    """Implements `Launch`. `main` is the `module:function` that a worker runs, `setup` its first message. With a
+    `nursery`, workers are its copies."""
 
-    def __init__(self, main: str, setup: WorkerSetup) -> None:
+    def __init__(self, main: str, setup: WorkerSetup, nursery: Nursery | None = None) -> None:
         self._main = main
+        self._nursery = nursery
         self._setup = setup
         self._family: str = f"workers-{secrets.token_hex(8)}"
         self._started: int = 0
@@ -35,7 +38,7 @@ class LocalWorkers:
         name = f"worker {number}"
         self._started += 1
         try:
-            process = ChildProcess(self._main, os.environ, mark=f"{self._family}.{self._started}")
+            process = self._process(f"{self._family}.{self._started}")
         except OSError as error:
             raise SetupError(f"--workers: cannot start a process: {error}") from error
         worker = _LocalWorker(name, process, hear, lost)
@@ -53,10 +56,19 @@ class LocalWorkers:
             raise
         return worker
 
+    def _process(self, mark: str) -> SupervisedProcess:
+        """Raises `OSError`."""
+        if self._nursery is not None:
+            try:
+                return self._nursery.start(mark)
+            except OSError:
+                self._nursery = None  # it was killed; a worker can also start from nothing
+        return ChildProcess(self._main, os.environ, mark=mark)
+
 
 class _LocalWorker:
     def __init__(
-        self, name: str, process: ChildProcess, hear: Callable[[Report], None], lost: Callable[[str], None]
+        self, name: str, process: SupervisedProcess, hear: Callable[[Report], None], lost: Callable[[str], None]
     ) -> None:
         self.name: str = name
         self._process = process

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 from steadyhand.children.channel import RemoteError
 from steadyhand.records.base import Record
@@ -15,7 +15,7 @@ class WorkerSetup(Record):
     `digests` are the driver's digests of what each scenario's trials depend on; empty if the worker uses the same
     files. `folder` is where the run was started, relative to the worker's initial folder. `free` are the providers that
     need no permit from the driver, because they have no limits and use no network. `places` is how many of the run's
-    `concurrency` trials this worker runs at once.
+    `concurrency` trials this worker runs at once. `trusted` means that the driver stores the records as they come.
     """
 
     version: str
@@ -28,6 +28,7 @@ class WorkerSetup(Record):
     counts_spending: bool = False
     folder: str = "."
     digests: dict[str, str] = {}
+    trusted: bool = True
 
 
 class Order(Record, array_like=True):
@@ -44,13 +45,14 @@ class Orders(Record, array_like=True, omit_defaults=True):
     """From the driver to a worker: trials, and permits for model calls (with the reason why each waited, and how long
     the provider was to blame for it) or refusals.
 
-    `now` is the driver's time of day.
+    `now` is the driver's time of day, `dictionary` what records are compressed with from now on.
     """
 
     trials: list[Order] = []
     granted: list[tuple[int, str, float]] = []
     refused: list[tuple[int, RemoteError]] = []
     now: float = 0.0
+    dictionary: bytes = b""
 
 
 class LeaveRequest(Record, array_like=True):
@@ -82,12 +84,23 @@ class BackOff(Record, array_like=True):
     error: RemoteError | None = None
 
 
-class Report(Record, array_like=True, omit_defaults=True):
-    """From a worker to the driver. `done` are trials with their encoded records, `spent` encoded model calls."""
+class Done(NamedTuple):
+    """A finished trial: its encoded record, compressed if `dictionary` (see `EncodedTrial`) says so, and the brief of
+    it (see `brief_of`), for a driver that stores the record without reading it."""
 
-    done: list[tuple[int, bytes]] = []
+    number: int
+    data: bytes
+    dictionary: int | None = None
+    brief: bytes = b""
+
+
+class Report(Record, array_like=True, omit_defaults=True):
+    """From a worker to the driver. `spent` are encoded model calls, `notes` what to tell of the run."""
+
+    done: list[Done] = []
     asks: list[LeaveRequest] = []
     ends: list[CallEnd] = []
     spent: list[bytes] = []
     back_offs: list[BackOff] = []
     lag_ms: float | None = None
+    notes: list[str] = []

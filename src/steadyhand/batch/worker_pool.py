@@ -14,14 +14,14 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from steadyhand.batch.messages import Order, Orders, Report
+from steadyhand.batch.messages import Done, Order, Orders, Report
 from steadyhand.batch.permits import PermitDesk
 from steadyhand.batch.provider import ProviderGate
 from steadyhand.children.channel import RemoteError
 from steadyhand.errors import SetupError, StoreError, TrialError
 from steadyhand.records.event import AnyEvent
 from steadyhand.records.run import PlannedTrial, TrialKey, TrialRecord
-from steadyhand.store.schema import decode
+from steadyhand.store.schema import EncodedTrial, decode
 
 MOST_LOSSES = 3
 """A trial that was running each time this many workers were lost is not retried: it may be what kills them."""
@@ -78,10 +78,10 @@ class Launch(Protocol):
 class _Job:
     __slots__ = ("done", "given_at", "losses", "number", "planned")
 
-    def __init__(self, number: int, planned: PlannedTrial, done: asyncio.Future[bytes]) -> None:
+    def __init__(self, number: int, planned: PlannedTrial, done: asyncio.Future[Done]) -> None:
         self.number: int = number
         self.planned: PlannedTrial = planned
-        self.done: asyncio.Future[bytes] = done
+        self.done: asyncio.Future[Done] = done
         self.losses: int = 0
         self.given_at: float = 0.0
 
@@ -106,6 +106,7 @@ class _Worker:
         self._now = now
         self._orders: Orders | None = None
         self._trial_s: float | None = None
+        self._dictionary: bytes = b""
 
     @property
     def room(self) -> int:
@@ -135,6 +136,10 @@ class _Worker:
         )
         self._next().trials.append(order)
 
+    def share(self, dictionary: bytes) -> None:
+        """It goes along with the next orders."""
+        self._dictionary = dictionary
+
     def take_back(self, number: int) -> _Job | None:
         job = self.jobs.pop(number, None)
         if job is not None:
@@ -157,7 +162,8 @@ class _Worker:
     def _next(self) -> Orders:
         if self._orders is None:
             now = datetime.now(UTC).timestamp()
-            self._orders = Orders(trials=[], granted=[], refused=[], now=now)
+            dictionary, self._dictionary = self._dictionary, b""
+            self._orders = Orders(trials=[], granted=[], refused=[], now=now, dictionary=dictionary)
             asyncio.get_running_loop().call_soon(self._flush)
         return self._orders
 
@@ -214,7 +220,8 @@ class WorkerPool:
         self._worker_numbers = itertools.count(1)
         self._closing: bool = False
         self._timer: asyncio.TimerHandle | None = None
-        self._encoded: dict[TrialKey, bytes] = {}
+        self._encoded: dict[TrialKey, EncodedTrial] = {}
+        self._dictionary: bytes = b""
         self.places: int = size.concurrency
         self.failure: str | None = None
         """Why no more trials can be run; None while they can."""
@@ -267,20 +274,29 @@ class WorkerPool:
         job = _Job(next(self._numbers), planned, asyncio.get_running_loop().create_future())
         self._waiting.append(job)
         self._deal_soon()
-        return self._decoded(await job.done)
+        return self._decoded(planned, await job.done)
 
-    def _decoded(self, data: bytes) -> TrialRecord:
-        """Decoded when it is about to be kept: a record that is used and freed at once costs half as much as one that
-        waits among hundreds of others."""
+    def _decoded(self, planned: PlannedTrial, done: Done) -> TrialRecord:
+        """Its brief, or the whole record from a worker that sends none. Decoded when it is about to be kept: a record
+        that is used and freed at once costs half as much as one that waits among hundreds of others."""
         try:
-            record = decode(data)
+            record = decode(done.brief or done.data)
         except StoreError as error:
             raise TrialError(f"the worker's message cannot be read: {error}") from error
+        if record.key != planned.key:
+            raise TrialError(f"the worker sent the record of {record.key} for {planned.key}")
         if self._trusted:
-            self._encoded[record.key] = data
+            self._encoded[record.key] = EncodedTrial(done.data, done.dictionary)
         return record
 
-    def encoded(self, key: TrialKey) -> bytes | None:
+    def share(self, dictionary: bytes) -> None:
+        """Tell the workers what the file's records are compressed with. The first call counts."""
+        if not self._dictionary and self._trusted:
+            self._dictionary = dictionary
+            for worker in self._workers.values():
+                worker.share(dictionary)
+
+    def encoded(self, key: TrialKey) -> EncodedTrial | None:
         """The worker's encoded record of a trial, available once, after `perform` has returned."""
         return self._encoded.pop(key, None)
 
@@ -316,6 +332,7 @@ class WorkerPool:
             await link.close(0.0)
             return
         worker.link = link
+        worker.share(self._dictionary)
         self._workers[number] = worker
         self._deal_soon()
 
@@ -385,6 +402,8 @@ class WorkerPool:
         worker.silent_looks = 0
         if report.lag_ms is not None:
             worker.lag_ms = report.lag_ms
+        for note in report.notes:
+            self._note(note)
         for event in report.spent:
             self._spent(_event.decode(event))
         for ask in report.asks:
@@ -394,10 +413,10 @@ class WorkerPool:
         for wait in report.back_offs:
             worker.desk.back_off(wait)
         ended: list[_Job] = []
-        for number, data in report.done:
-            job = worker.take_back(number)
+        for done in report.done:
+            job = worker.take_back(done.number)
             if job is not None and not job.done.done():
-                job.done.set_result(data)
+                job.done.set_result(done)
                 ended.append(job)
         if ended:
             if self._size.ahead:

@@ -185,12 +185,18 @@ class Frames:
             if len(held) < end:
                 break
             try:
-                found.append(self._decode(bytes(held[at + _LENGTH.size : end])))
+                found.append(self._decode(_copied(held, at + _LENGTH.size, end)))
             except (msgspec.MsgspecError, ValueError, RecursionError) as error:
                 raise MalformedMessage(f"a message that cannot be read: {error}") from error
             at = end
         del held[:at]
         return found
+
+
+def _copied(held: bytearray, start: int, end: int) -> bytes:
+    """One copy: a slice of the array would be another."""
+    with memoryview(held) as view:
+        return bytes(view[start:end])
 
 
 def read(payload: msgspec.Raw, kind: Any = Any) -> Any:

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import ClassVar
+from typing import ClassVar, Protocol
 
 from steadyhand.children.channel import Frame, Frames, send_variables
 from steadyhand.children.daemons import (
@@ -110,53 +110,31 @@ class Output:
             self._loop.add_reader(self._fd, self._readable)
 
 
-class ChildProcess:
-    """Runs `main`, a `module:function` that is called with the descriptor of its end of `connection`.
+class Handle(Protocol):
+    """A process and its exit code, as `subprocess.Popen` has them."""
 
-    Variables are sent over the connection, except those that the interpreter needs to start, because the initial
-    environment can be read in `/proc`. The process leads its own session, so that terminal signals do not reach it, and
-    carries `mark`, a name and a number separated by a dot, by which everything that it starts can be found.
-    """
+    pid: int
 
-    interpreters: ClassVar[dict[str, Sequence[str]]] = {}
-    """The command to start instead of our own interpreter, by `main`: for one that has already done the imports."""
+    def poll(self) -> int | None: ...
 
-    def __init__(
-        self,
-        main: str,
-        variables: Mapping[str, str],
-        *,
-        mark: str,
-        room: Callable[[Sequence[str]], Sequence[str]] = lambda argv: argv,
-    ) -> None:
-        """`room` returns the command line that starts another one in a room of its own. Raises `OSError` when no
-        process can be started."""
+    def wait(self, timeout: float | None = None) -> int: ...
+
+    def release(self) -> None: ...
+
+
+class _Started(subprocess.Popen[bytes]):
+    def release(self) -> None: ...
+
+
+class SupervisedProcess:
+    """A process of ours with a connection to it. It leads its own session, so that terminal signals do not reach it,
+    and carries `mark`, a name and a number separated by a dot, by which everything that it starts can be found."""
+
+    def __init__(self, process: Handle, connection: socket.socket, output: Output, mark: str) -> None:
+        self._process: Handle = process
         self._mark: str = mark
-        ours, theirs = socket.socketpair()
-        out, into = os.pipe()
-        marks = {TRIAL_MARK: mark.rpartition(".")[0], COMMAND_MARK: mark}
-        python = self.interpreters.get(main, (sys.executable,))
-        try:
-            self._process: subprocess.Popen[bytes] = subprocess.Popen(  # noqa: S603 - our own interpreter and module
-                room([*python, "-P", "-u", "-c", _BEGIN, str(theirs.fileno()), json.dumps(sys.path), main]),
-                stdin=subprocess.DEVNULL,
-                stdout=into,
-                stderr=into,
-                pass_fds=(theirs.fileno(),),
-                env={**{each: told for each, told in variables.items() if _needed_at_start(each)}, **marks},
-                start_new_session=True,
-            )
-        except OSError:
-            ours.close()
-            os.close(out)
-            raise
-        finally:
-            theirs.close()
-            os.close(into)
-        with contextlib.suppress(OSError):  # it died immediately, which is reported at the first call
-            send_variables(ours, {**variables, **marks})
-        self.connection: socket.socket = ours
-        self.output: Output = Output(out)
+        self.connection: socket.socket = connection
+        self.output: Output = output
 
     @property
     def pid(self) -> int:
@@ -199,6 +177,7 @@ class ChildProcess:
         """Kill what it left running, and release its resources. Waits for its imminent end."""
         self.kill()
         self._process.wait()
+        self._process.release()
         self.output.close()
         kill_marked(self._mark)
 
@@ -224,6 +203,56 @@ class ChildProcess:
     def last_words(self) -> str:
         text = self.output.text()
         return f"; the end of its output: {shorten(text, _TAIL, keep='end')}" if text else ""
+
+
+class ChildProcess(SupervisedProcess):
+    """Runs `main`, a `module:function` that is called with the descriptor of its end of `connection`.
+
+    Variables are sent over the connection, except those that the interpreter needs to start, because the initial
+    environment can be read in `/proc`.
+    """
+
+    interpreters: ClassVar[dict[str, Sequence[str]]] = {}
+    """The command to start instead of our own interpreter, by `main`: for one that has already done the imports."""
+
+    def __init__(
+        self,
+        main: str,
+        variables: Mapping[str, str],
+        *,
+        mark: str,
+        room: Callable[[Sequence[str]], Sequence[str]] = lambda argv: argv,
+    ) -> None:
+        """`room` returns the command line that starts another one in a room of its own. Raises `OSError` when no
+        process can be started."""
+        ours, theirs = socket.socketpair()
+        out, into = os.pipe()
+        marks = marks_of(mark)
+        python = self.interpreters.get(main, (sys.executable,))
+        try:
+            process = _Started(
+                room([*python, "-P", "-u", "-c", _BEGIN, str(theirs.fileno()), json.dumps(sys.path), main]),
+                stdin=subprocess.DEVNULL,
+                stdout=into,
+                stderr=into,
+                pass_fds=(theirs.fileno(),),
+                env={**{each: told for each, told in variables.items() if _needed_at_start(each)}, **marks},
+                start_new_session=True,
+            )
+        except OSError:
+            ours.close()
+            os.close(out)
+            raise
+        finally:
+            theirs.close()
+            os.close(into)
+        with contextlib.suppress(OSError):  # it died immediately, which is reported at the first call
+            send_variables(ours, {**variables, **marks})
+        super().__init__(process, ours, Output(out), mark)
+
+
+def marks_of(mark: str) -> dict[str, str]:
+    return {TRIAL_MARK: mark.rpartition(".")[0], COMMAND_MARK: mark}
 
 
 def signalled(code: int) -> int:

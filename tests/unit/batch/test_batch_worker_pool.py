@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from steadyhand.batch.local import Batch
-from steadyhand.batch.messages import CallEnd, LeaveRequest, Report
+from steadyhand.batch.messages import CallEnd, Done, LeaveRequest, Report
 from steadyhand.batch.plan import Plan
 from steadyhand.batch.provider import ProviderGate, ProviderLimits
 from steadyhand.batch.worker_pool import SILENT_LOOKS, PoolSize, StartFailed, WorkerPool
@@ -13,7 +13,7 @@ from steadyhand.errors import SetupError, TrialError
 from steadyhand.records.evaluation import Verdict
 from steadyhand.records.location import Place
 from steadyhand.records.run import Judged, TrialKey, TrialRecord
-from steadyhand.store.schema import encode
+from steadyhand.store.schema import EncodedTrial, encode
 from steadyhand.testing import SettableClock
 from support.trial import a_scenario
 
@@ -43,7 +43,7 @@ class Hand:
         return [number for orders in self.sent for number, *_ in orders.granted]
 
     def answer(self, *orders):
-        self.hear(Report(done=[(order.number, encode(record_of(order))) for order in orders]))
+        self.hear(Report(done=[Done(order.number, encode(record_of(order))) for order in orders]))
 
 
 def record_of(order):
@@ -151,11 +151,11 @@ async def test_a_record_that_cannot_be_read_is_an_error_of_its_trial_alone(offic
     await turn()
     (hand,) = office.hands
     first, second = hand.trials
-    hand.hear(Report(done=[(first.number, b"not a record"), (second.number, encode(record_of(second)))]))
+    hand.hear(Report(done=[Done(first.number, b"not a record"), Done(second.number, encode(record_of(second)))]))
     with pytest.raises(TrialError, match="the worker's message cannot be read"):
         await broken
     assert (await whole).key.index == 1
-    assert pool.encoded(PLAN[1].key) == encode(record_of(second))
+    assert pool.encoded(PLAN[1].key) == EncodedTrial(encode(record_of(second)))
     await pool.close()
 
 
