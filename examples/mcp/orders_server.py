@@ -1,12 +1,15 @@
 """A small MCP server, made with the official package. It looks up orders, and would issue refunds if asked to."""
 
-from mcp.server.fastmcp import FastMCP
+try:
+    from mcp.server.mcpserver import MCPServer
+except ImportError:  # version 1 of the package
+    from mcp.server.fastmcp import FastMCP as MCPServer
 
 ORDERS = {
     "A-1042": {"state": "delivered", "total": 48},
     "B-7": {"state": "on its way", "total": 12},
 }
-server = FastMCP("orders", log_level="ERROR")
+server = MCPServer("orders", log_level="ERROR")
 
 
 @server.tool()

@@ -8,42 +8,28 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, TypeVar, cast
 
-import httpx
-from mcp import ClientSession, McpError, types
-from mcp.shared.session import RequestResponder
-from pydantic import ValidationError
+import msgspec
 
-from steadyhand.errors import ServiceError
-from steadyhand.plugins.extras import keep_quiet
+from steadyhand.builtin.services.mcp_session import (
+    ListedTool,
+    McpConnection,
+    McpMessage,
+    McpRefused,
+    McpSession,
+    ToolResult,
+)
+from steadyhand.errors import ServiceError, SetupError
 from steadyhand.ports.agent import TrialContext
 from steadyhand.ports.services import ServiceAnswer, ServiceFault, ServiceMethod
 from steadyhand.records.base import plain, shorten
-from steadyhand.version import __version__
 
-LARGEST_ANSWER = 16 * 1024 * 1024
-_PAGES = 100
 _GRACE_S = 5.0
 _SHOWN = 500
-_SAID_WRONG = frozenset({types.INVALID_PARAMS, -32002, -32042})
+_SAID_WRONG = frozenset({-32602, -32002, -32042})
 """Protocol codes for mistakes of the caller: parameters, a missing resource, missing consent."""
-_SDK_GONE = frozenset({32600, 408})
-"""Codes that the SDK itself uses for a session that ended and for its own timeout."""
 T = TypeVar("T")
-
-
-class McpConnection(Protocol):
-    """A connection to an MCP server. `name` is used in messages and contains no keys."""
-
-    @property
-    def name(self) -> str: ...
-
-    def open(self, trial: TrialContext, failed: Callable[[str], None]) -> AbstractAsyncContextManager[tuple[Any, Any]]:
-        """The streams that a `ClientSession` reads and writes. `failed` is called with the reason if the server is
-        lost. Raises `ServiceError`."""
-        ...
 
 
 class McpService:
@@ -54,17 +40,16 @@ class McpService:
         self._connection = connection
         self._timeout_s = timeout_s
         self._start_timeout_s = start_timeout_s
-        self._session: ClientSession | None = None
+        self._session: McpSession | None = None
         self._owner: asyncio.Task[None] | None = None
         self._stopping = asyncio.Event()
         self._down: asyncio.Future[ServiceError] | None = None
         self._calls: set[asyncio.Task[Any]] = set()
-        self._tools: dict[str, types.Tool] = {}
+        self._tools: dict[str, ListedTool] = {}
         self._stale = False
 
     async def start(self, trial: TrialContext) -> None:
         """Raises `ServiceError`."""
-        keep_quiet("mcp")
         self._down = asyncio.get_running_loop().create_future()
         ready = asyncio.Event()
         self._owner = asyncio.create_task(self._hold(trial, ready))
@@ -77,7 +62,7 @@ class McpService:
                 service=self._service,
                 method=name,
                 description=tool.description or tool.title or "",
-                parameters=plain(tool.inputSchema),
+                parameters=plain(tool.input_schema),
             )
             for name, tool in self._tools.items()
         ]
@@ -118,24 +103,22 @@ class McpService:
     async def _hold(self, trial: TrialContext, ready: asyncio.Event) -> None:
         """Keep the session open until it is stopped or lost."""
         try:
-            async with (
-                self._connection.open(trial, self._fail) as (reading, writing),
-                ClientSession(
-                    reading,
-                    writing,
-                    message_handler=self._told,
-                    client_info=types.Implementation(name="steadyhand", version=__version__),
-                ) as session,
-            ):
-                await session.initialize()
-                self._tools = await _listed(session)
-                self._session = session
+            async with self._connection.open(trial, self) as line:
+                self._session = McpSession(line, self._changed)
+                await self._session.begin()
+                self._tools = await self._session.tools()
                 ready.set()
                 await self._stopping.wait()
         except Exception as error:  # noqa: BLE001 - whatever it is, the service is lost by it
-            self._fail(_reason(error))
+            self.failed(_reason(error))
 
-    def _fail(self, reason: str) -> None:
+    def received(self, message: McpMessage) -> None:
+        self._opened().received(message)
+
+    def _changed(self) -> None:
+        self._stale = True
+
+    def failed(self, reason: str) -> None:
         """Only the first reason counts; later ones are consequences."""
         if self._down is not None and not self._down.done() and not self._stopping.is_set():
             self._down.set_result(self._error(reason))
@@ -143,29 +126,18 @@ class McpService:
     def _error(self, reason: str) -> ServiceError:
         return ServiceError(f"service {self._service!r}: the MCP server {self._connection.name} {reason}")
 
-    async def _told(
-        self,
-        message: RequestResponder[types.ServerRequest, types.ClientResult] | types.ServerNotification | Exception,
-    ) -> None:
-        if isinstance(message, Exception):
-            self._fail(_reason(message))
-        elif isinstance(message, types.ServerNotification):
-            self._stale |= isinstance(message.root, types.ToolListChangedNotification)
-
     async def _refreshed(self) -> None:
         if self._stale:
             self._stale = False
-            self._tools = await self._within(self._timeout_s, _listed(self._opened()), "did not list its tools")
+            self._tools = await self._within(self._timeout_s, self._opened().tools(), "did not list its tools")
 
-    async def _call(self, tool: types.Tool, arguments: dict[str, Any]) -> ServiceAnswer:
-        params = types.CallToolRequestParams(name=tool.name, arguments=arguments)
-        request = types.ClientRequest(types.CallToolRequest(params=params))
-        # Not `call_tool`, which checks the answer against a schema: the agent gets what the server says.
-        asked = self._opened().send_request(request, types.CallToolResult)
+    async def _call(self, tool: ListedTool, arguments: dict[str, Any]) -> ServiceAnswer:
+        asked = self._opened().request("tools/call", {"name": tool.name, "arguments": arguments}, ToolResult)
         result = await self._within(self._timeout_s, asked, f"did not answer {tool.name!r}")
-        if result.isError:
-            raise ServiceFault(_text(result) or f"{tool.name} failed", code="TOOL_ERROR")
-        return answer_of(tool, result)
+        answer = answer_of(tool, result)
+        if result.is_error:
+            raise ServiceFault(_text(answer.content or ()) or f"{tool.name} failed", code="TOOL_ERROR")
+        return answer
 
     async def _within(self, limit_s: float, work: Coroutine[Any, Any, T], else_it: str) -> T:
         """The result. If the call times out or the server is lost first, the service has failed."""
@@ -174,17 +146,17 @@ class McpService:
         try:
             done, _ = await asyncio.wait((task, self._down), timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
             if task not in done:
-                self._fail(f"{else_it} within {limit_s:g} s")
+                self.failed(f"{else_it} within {limit_s:g} s")
                 raise self._failure or self._error("was stopped")
             return await _answered(task, self._fail_with)
         finally:
             task.cancel()
 
     def _fail_with(self, reason: str) -> ServiceError:
-        self._fail(reason)
+        self.failed(reason)
         return self._failure or self._error(reason)
 
-    def _opened(self) -> ClientSession:
+    def _opened(self) -> McpSession:
         assert self._session is not None, "used before start"
         return self._session
 
@@ -192,35 +164,18 @@ class McpService:
 async def _answered(task: Awaitable[T], fail_with: Callable[[str], ServiceError]) -> T:
     try:
         return await task
-    except McpError as error:
-        code = error.error.code
-        told_off = code in _SAID_WRONG or not (-32768 <= code <= -32000 or code in _SDK_GONE)
-        if told_off:
-            raise ServiceFault(error.error.message, code=str(code)) from error
-        raise fail_with(_reason(error)) from error
-    except ValidationError as error:
-        raise fail_with(f"sent an invalid MCP response: {shorten(str(error), _SHOWN)}") from error
+    except McpRefused as refused:
+        code = refused.failure.code
+        if code in _SAID_WRONG or not -32768 <= code <= -32000:
+            raise ServiceFault(refused.failure.message, code=str(code)) from refused
+        raise fail_with(str(refused)) from refused
     except Exception as error:
         raise fail_with(_reason(error)) from error
 
 
-async def _listed(session: ClientSession) -> dict[str, types.Tool]:
-    found: dict[str, types.Tool] = {}
-    cursor: str | None = None
-    for _ in range(_PAGES):
-        params = types.PaginatedRequestParams(cursor=cursor) if cursor is not None else None
-        request = types.ClientRequest(types.ListToolsRequest(params=params))
-        page = await session.send_request(request, types.ListToolsResult)
-        found.update((tool.name, tool) for tool in page.tools)
-        cursor = page.nextCursor
-        if cursor is None:
-            return found
-    raise ServiceError(f"lists its tools on more than {_PAGES} pages")
-
-
-def _arguments(tool: types.Tool, name: str, args: list[Any], named: dict[str, Any]) -> dict[str, Any]:
+def _arguments(tool: ListedTool, name: str, args: list[Any], named: dict[str, Any]) -> dict[str, Any]:
     """The named parameters. Positional ones are a single object, or the tool has a parameter called `args`."""
-    schema: Mapping[str, Any] = tool.inputSchema
+    schema: Mapping[str, Any] = tool.input_schema
     if "args" in (schema.get("properties") or ()) and "args" not in named:
         return {**named, "args": args} if args or "args" in (schema.get("required") or ()) else named
     if not args:
@@ -230,33 +185,27 @@ def _arguments(tool: types.Tool, name: str, args: list[Any], named: dict[str, An
     raise ServiceFault(f"{name} takes named parameters only", code="BAD_ARGUMENTS")
 
 
-def answer_of(tool: types.Tool, result: types.CallToolResult) -> ServiceAnswer:
+def answer_of(tool: ListedTool, result: ToolResult) -> ServiceAnswer:
     """What a tool returned, as a service's answer."""
-    content = tuple(
-        cast("dict[str, Any]", plain(block.model_dump(mode="json", by_alias=True, exclude_none=True)))
-        for block in result.content
-    )
-    structured = cast("dict[str, Any] | None", plain(result.structuredContent))
-    return ServiceAnswer(value=_value(tool, result, content), content=content, structured=structured)
+    content = tuple(cast("dict[str, Any]", plain(block)) for block in result.content)
+    structured = cast("dict[str, Any] | None", plain(result.structured_content))
+    return ServiceAnswer(value=_value(tool, structured, content), content=content, structured=structured)
 
 
-def _value(tool: types.Tool, result: types.CallToolResult, content: Sequence[dict[str, Any]]) -> Any:
+def _value(tool: ListedTool, structured: dict[str, Any] | None, content: Sequence[dict[str, Any]]) -> Any:
     """The result for a caller that does not use MCP: the structured answer, else the text, else the content blocks.
 
     Servers wrap a value that is not an object as `result`, as declared in the tool's output schema.
     """
-    structured = result.structuredContent
     if structured is not None:
-        schema: dict[str, Any] = tool.outputSchema or {}
+        schema: dict[str, Any] = tool.output_schema or {}
         wrapped = list(structured) == ["result"] == list(schema.get("properties") or ())
         return structured["result"] if wrapped else structured
-    if all(block["type"] == "text" for block in content):
-        return _text(result)
-    return {"content": list(content)}
+    return _text(content) if all(block.get("type") == "text" for block in content) else {"content": list(content)}
 
 
-def _text(result: types.CallToolResult) -> str:
-    return "\n".join(block.text for block in result.content if isinstance(block, types.TextContent))
+def _text(content: Sequence[dict[str, Any]]) -> str:
+    return "\n".join(str(block.get("text", "")) for block in content if block.get("type") == "text")
 
 
 def _looked_at(task: asyncio.Task[Any]) -> None:
@@ -267,18 +216,10 @@ def _looked_at(task: asyncio.Task[Any]) -> None:
 
 def _reason(error: BaseException) -> str:
     """The problem with the server, as a phrase to follow its name."""
-    while isinstance(error, BaseExceptionGroup):
-        error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
     match error:
-        case ServiceError():
+        case ServiceError() | SetupError() | McpRefused():
             return str(error)
-        case httpx.HTTPStatusError():
-            return f"answered with status {error.response.status_code}"
-        case httpx.TimeoutException():
-            return "did not answer in time"
-        case httpx.TransportError():
-            return f"cannot be reached: {error}"
-        case McpError():
-            return f"answered with error {error.error.code}: {shorten(error.error.message, _SHOWN)}"
+        case msgspec.ValidationError():
+            return f"sent an invalid MCP response: {shorten(str(error), _SHOWN)}"
         case _:
             return f"sent a message that cannot be read: {type(error).__name__}: {shorten(str(error), _SHOWN)}"
