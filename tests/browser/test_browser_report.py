@@ -26,7 +26,7 @@ def report(tmp_path_factory):
     try:
         examples = [str(ROOT / "examples" / name) for name in ("decisions", "conversations", "agents")]
         config = str(ROOT / "examples" / "steadyhand.toml")
-        ended = Shell(folder, server)("run", *examples, "--config", config, "--out", "runs", "--html", "report.html")
+        ended = Shell(folder, server)("run", *examples, "--config", config, "--runs", "runs", "--html", "report.html")
     finally:
         server.close()
     assert ended.code == 1, ended.err
@@ -54,7 +54,7 @@ def test_it_opens_from_a_file_without_a_complaint_or_a_request_and_fits(open_pag
     assert re.fullmatch(r"\d of \d+ scenarios failed", opened.page.locator("h1").inner_text())
     assert opened.page.evaluate(WIDTH) <= width
     opened.page.evaluate(OPEN_ALL)
-    assert opened.page.evaluate(WIDTH) <= width
+    opened.page.wait_for_function(f"{WIDTH} <= {width}")  # charts take the width they have once they are drawn
     assert opened.page.locator("figure.strip svg").count() >= 3
     assert opened.page.locator("figure.chart svg").count() == 1
     opened.calm()
@@ -69,6 +69,7 @@ def test_a_failing_trial_leads_to_its_evidence_and_the_lines_of_the_scenario(ope
     assert "missed alarm" in trial.inner_text().lower()
     check = trial.locator("details.check.failed", has_text="orders_a_stop")
     assert "no" in check.locator(".evidence").first.inner_text()
+    check.get_by_text("In the scenario").first.click()
     assert "name: orders_a_stop" in check.locator(".source .here").inner_text()
     assert "collision_reported.yaml:" in check.locator(".place").first.inner_text()
 

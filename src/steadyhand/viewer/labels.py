@@ -19,7 +19,7 @@ _NAME = 100
 _WORDS: dict[Verdict, LabelDecision] = {Verdict.PASSED: "pass", Verdict.FAILED: "fail"}
 
 
-class Choice(Record):
+class LabelButton(Record):
     """A button: what it writes, and what it says."""
 
     label: LabelDecision
@@ -33,7 +33,7 @@ class Labelled(Record):
     title: str
     verdict: Verdict
     judge: str | None
-    choices: tuple[Choice, ...]
+    choices: tuple[LabelButton, ...]
     labels: tuple[Label, ...]
 
     def means(self, label: Label) -> str:
@@ -127,11 +127,11 @@ def _labelled(trial: TrialRecord, last: Mapping[tuple[str, str], Label]) -> Iter
         )
 
 
-def _choices(verdict: Verdict) -> tuple[Choice, ...]:
+def _choices(verdict: Verdict) -> tuple[LabelButton, ...]:
     own = _WORDS.get(verdict)
     if own is None:
-        decided = (Choice(label="pass", told="Should pass"), Choice(label="fail", told="Should fail"))
+        decided = (LabelButton(label="pass", told="Should pass"), LabelButton(label="fail", told="Should fail"))
     else:
         other: LabelDecision = "fail" if own == "pass" else "pass"
-        decided = (Choice(label=own, told="Agree"), Choice(label=other, told=f"Disagree: should {other}"))
-    return (*decided, Choice(label="unsure", told="Unsure"))
+        decided = (LabelButton(label=own, told="Agree"), LabelButton(label=other, told=f"Disagree: should {other}"))
+    return (*decided, LabelButton(label="unsure", told="Unsure"))

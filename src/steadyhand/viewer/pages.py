@@ -10,15 +10,16 @@ from urllib.parse import parse_qsl
 
 from steadyhand.compose.comparison import compare_sources, read_source
 from steadyhand.errors import StoreError, UsageError
-from steadyhand.judging.cost import Prices
-from steadyhand.judging.rates import ScenarioRate, tally_scenarios
+from steadyhand.judging.rates import ScenarioRate, Tally, tally_scenarios
 from steadyhand.judging.run_comparison import Comparison
+from steadyhand.reading.run import Reading
 from steadyhand.records.base import Record, counted
-from steadyhand.records.evaluation import Outcome, Verdict
-from steadyhand.records.run import Target, TrialKey
+from steadyhand.records.evaluation import WORST_FIRST, Outcome, Verdict
+from steadyhand.records.run import RunHeader, Target, TrialKey
 from steadyhand.report import comparison as words
-from steadyhand.report.html.overview import WORST_FIRST, row_of, target_of
+from steadyhand.report.html.overview import is_sparse, row_of
 from steadyhand.report.html.trial import trial_part, trial_view
+from steadyhand.report.wording import headline
 from steadyhand.store.reader import RunEntry, RunReader, list_runs
 from steadyhand.store.summaries import record_named, state_of
 from steadyhand.viewer.labels import LabelBook
@@ -47,6 +48,7 @@ class ViewedCell(Record):
     verdict: Verdict
     passed: int
     total: int
+    pending: int
     link: str
 
 
@@ -135,7 +137,7 @@ class Viewer:
             wanted=wanted,
             facets=index.facets(),
             outcomes=[outcome.value for outcome in Outcome],
-            others=[run.id for run in list_runs(self.folder, most=_RUNS) if run.id != index.path.stem],
+            others=[each for each in self._choices() if each[0] != index.path.stem],
         )
 
     def _run_part(self, query: Query) -> PageResponse:
@@ -178,13 +180,16 @@ class Viewer:
             "state": status,
             "live": status == "running" or bool(unknown),
             "unknown": unknown,
-            "headline": _headline(rates, status, unknown),
+            "headline": _headline(index, tally_scenarios(rates), status, unknown),
             "counts": index.counts(),
             "not_run": sum(rate.not_run for rate in rates),
+            "trials_found": sum(index.counts().values()),
+            "marks": _marks(index.header),
             "outcomes_found": outcomes,
             "decided": sum(outcomes.values()),
             "targets": targets,
             "rows": rows[:_GRID_ROWS],
+            "sparse": is_sparse([row.cells for row in rows]),
             "more_rows": max(len(rows) - _GRID_ROWS, 0),
         }
 
@@ -205,8 +210,7 @@ class Viewer:
         reader, key, trial = self._stored(query)
         wanted = filter_of(query, "in_")
         before, after = self._index(query["run"]).beside(key, wanted)
-        target = target_of(reader.header, trial)
-        view = trial_view(trial, target=target, prices=Prices.of_run(reader.header), sources=reader.source)
+        view = trial_view(trial, Reading(reader))
         kept = _query_of(wanted, "in_")
 
         def link(other: TrialKey | None) -> str | None:
@@ -233,9 +237,8 @@ class Viewer:
     # Two runs
 
     def _compare(self, query: Query) -> PageResponse:
-        runs = list_runs(self.folder, most=_RUNS)
         chosen = [query[name] for name in ("a", "b") if query.get(name)]
-        given: dict[str, Any] = {"runs": [run.id for run in runs], "a": query.get("a"), "b": query.get("b")}
+        given: dict[str, Any] = {"runs": self._choices(), "a": query.get("a"), "b": query.get("b")}
         if not chosen:
             return rendered("compare.html", **given, found=None, problem=None)
         try:
@@ -258,6 +261,16 @@ class Viewer:
             files={side.run_id: self._file_of(side.run_id, chosen) for side in found.sides},
         )
 
+    def _choices(self) -> list[tuple[str, str]]:
+        """The names of the newest runs, with words that differ from their start on: a narrow field shows no more."""
+        told: list[tuple[str, str]] = []
+        for run in list_runs(self.folder, most=_RUNS):
+            if (header := run.header) is not None:
+                at = header.started_at[5:16].replace("T", " ")
+                targets = dict.fromkeys(target.name for target in header.targets.values())
+                told.append((run.id, " · ".join((run.id[-4:], at, *list(targets)[:2]))))
+        return told
+
     def _file_of(self, run_id: str, chosen: list[str]) -> str:
         """The name of the file of a run, which may have been renamed."""
         return run_id if record_named(self.folder, run_id) is not None else chosen[0]
@@ -270,7 +283,7 @@ class Viewer:
         state = tuple((path, state_of(path)) for path in found)
         known = self._comparisons.get(state)
         if known is None:
-            known = compare_sources([read_source(RunReader.open(path)) for path in found])
+            known = compare_sources([read_source(Reading.open(path)) for path in found])
             self._comparisons = {state: known}
         return known
 
@@ -287,12 +300,12 @@ class _RunLine(Record):
     counts: dict[Verdict, int]
     planned: int
     targets: tuple[str, ...]
+    marks: tuple[str, ...]
     problem: str | None
 
     @classmethod
     def of(cls, run: RunEntry) -> _RunLine:
         header = run.header
-        worst = next((verdict for verdict in WORST_FIRST if run.counts.get(verdict)), None)
         targets = dict.fromkeys(target.name for target in header.targets.values()) if header else {}
         return cls(
             id=run.id,
@@ -300,16 +313,43 @@ class _RunLine(Record):
             status=run.status,
             started=header.started_at[:16].replace("T", " ") if header else "",
             command=" ".join(header.command) if header else "",
-            verdict=worst,
+            verdict=_verdict(run),
             counts=run.counts,
             planned=header.planned if header else 0,
             targets=tuple(targets),
+            marks=_marks(header) if header else (),
             problem=run.problem,
         )
 
 
+def _verdict(run: RunEntry) -> Verdict | None:
+    """That of the run's scenarios, as its exit code has it; None while nothing is wrong and not everything has run."""
+    if run.header is None:
+        return None
+    found = Reading.open(run.path).scenarios.by_verdict
+    worst = next((verdict for verdict in WORST_FIRST if found[verdict]), None)
+    return None if run.status == "running" and worst is not Verdict.FAILED else worst
+
+
+def _marks(header: RunHeader) -> tuple[str, ...]:
+    """What keeps a run from standing for the whole suite, or for what the agent did in it."""
+    told = [f"only what failed in {header.failed_of}"] if header.failed_of else []
+    told += [f"shard {header.shard}"] if header.shard else []
+    told += [f"judged again, from {header.origin}"] if header.origin else []
+    return (*told, *([f"merged from {len(header.merged_from)} shards"] if header.merged_from else []))
+
+
 def filter_of(query: Query, prefix: str = "") -> TrialFilter:
-    return TrialFilter(**{field: query.get(f"{prefix}{name}", "")[:500] for name, field in _FIELDS.items()})
+    """Words such as `verdict:failed` in the text count as the field that they name, unless it has its own value."""
+    given = {name: query.get(f"{prefix}{name}", "")[:500] for name in _FIELDS}
+    words: list[str] = []
+    for word in given["q"].split():
+        name, colon, value = word.partition(":")
+        if colon and value and name in _FIELDS and name != "q" and not given[name]:
+            given[name] = value.replace("-", "_") if name == "outcome" else value
+        else:
+            words.append(word)
+    return TrialFilter(**{field: given[name] for name, field in _FIELDS.items() if name != "q"}, text=" ".join(words))
 
 
 def _query_of(wanted: TrialFilter, prefix: str = "") -> dict[str, str]:
@@ -321,20 +361,17 @@ def _number(text: str | None) -> int:
     return int(text) if text is not None and text.isascii() and text.isdigit() and len(text) < 10 else 0
 
 
-def _headline(rates: list[ScenarioRate], status: str, unknown: int) -> tuple[str, str]:
+def _headline(index: TrialIndex, tally: Tally, status: str, unknown: int) -> tuple[str, str]:
     """The headline of the run and its style. A run is shown as passed only after every record was read."""
-    tally = tally_scenarios(rates)
     total = counted(tally.total, "scenario")
     if tally.failed:
         return f"{tally.failed} of {total} failed" + (" so far" if status == "running" else ""), "failed"
     if status == "running":
-        return f"Running: none of {total} has failed so far", "inconclusive"
+        return f"Running: none of {total} has failed so far", ""
     if unknown:
         return "Reading the records", "inconclusive"
-    undecided = tally.error + tally.inconclusive
-    if undecided or not tally.total:
-        return f"{undecided} of {total} could not be decided", "inconclusive"
-    return (f"All {total} passed" if tally.total > 1 else "The scenario passed"), "passed"
+    whole = index.reader.flaw() is None
+    return headline(tally, whole=whole), "passed" if whole and tally.passed == tally.total else "inconclusive"
 
 
 def _grid(index: TrialIndex, rates: list[ScenarioRate]) -> tuple[list[str], list[ViewedRow]]:
@@ -368,6 +405,7 @@ def _cell(index: TrialIndex, scenario: str, target: str, rates: list[ScenarioRat
         verdict=min((rate.verdict for rate in rates), key=WORST_FIRST.index),
         passed=sum(rate.passed for rate in rates),
         total=sum(rate.total for rate in rates),
+        pending=sum(rate.not_run for rate in rates) if index.reader.status == "running" else 0,
         link=address("/run", id=index.path.stem, scenario=scenario, target=target) + "#trials",
     )
 

@@ -17,9 +17,9 @@ from typing import Any
 from steadyhand.errors import StoreError
 from steadyhand.judging.rates import ScenarioRate, scenario_rates, until_decided
 from steadyhand.records.base import Record
-from steadyhand.records.evaluation import FailureClass, Outcome, Verdict
+from steadyhand.records.evaluation import WORST_FIRST, FailureClass, Outcome, Verdict
 from steadyhand.records.run import RunHeader, Target, TrialKey
-from steadyhand.report.html.overview import WORST_FIRST, row_of
+from steadyhand.report.html.overview import row_of
 from steadyhand.report.html.text import written_out
 from steadyhand.store.reader import RunReader
 from steadyhand.store.summaries import TrialSummary, read_columns, read_summaries, state_of
@@ -180,7 +180,8 @@ class TrialIndex:
         judged = summary.judged
         classes = "".join(judged.failure_classes)
         tags = "".join(f"\n{tag}" for tag in summary.tags) + "\n" if summary.tags else ""
-        words = "\n".join((scenario_id, name, target, judged.reason, *summary.tags))[:_MOST_WORDS].casefold()
+        found = (scenario_id, name, target, summary.said, judged.reason, *summary.tags)
+        words = "\n".join(found)[:_MOST_WORDS].casefold()
         self._database.execute(
             "UPDATE entry SET known=1, verdict=?, outcome=?, target=?, reason=?, classes=?, tags=?, rank=?, words=? "
             "WHERE position=?",
@@ -269,7 +270,7 @@ class TrialIndex:
         return {verdict: found.get(verdict.value, 0) for verdict in Verdict}
 
     def rates(self) -> list[ScenarioRate]:
-        """As `compose.run.rates_of` has them, from the index."""
+        """As `Reading` has them, from the index."""
         planned = self.reader.planned_per_scenario()
         rows = self._rows("SELECT scenario_id, verdict, count(*) FROM entry GROUP BY scenario_id, verdict")
         until = None

@@ -7,7 +7,7 @@ import sqlite3
 import msgspec
 import pytest
 
-from steadyhand.compose.run import rates_of
+from steadyhand.reading.run import Reading
 from steadyhand.records.evaluation import FailureClass, Outcome, Verdict
 from steadyhand.records.run import Target, TrialKey
 from steadyhand.store.schema import PlanEntry
@@ -93,7 +93,7 @@ def test_neighbours_are_those_of_the_list(index):
 def test_rates_are_those_of_the_record(open_index, tmp_path):
     reader = large_run(tmp_path, 60)
     index = open_index(reader)
-    counted = {(rate.scenario_id, rate.verdict, rate.passed, rate.total) for rate in rates_of(reader)}
+    counted = {(rate.scenario_id, rate.verdict, rate.passed, rate.total) for rate in Reading(reader).rates}
     assert {(rate.scenario_id, rate.verdict, rate.passed, rate.total) for rate in index.rates()} == counted
     assert index.counts() == reader.counts()
 

@@ -9,7 +9,7 @@
     const fresh = new DOMParser().parseFromString(html, "text/html");
     const focused = document.activeElement?.getAttribute("href");
     const scrolled = $(".tall")?.scrollTop;
-    for (const id of ["live", "list", "labels"]) {
+    for (const id of ["live", "list", "scenarios", "labels"]) {
       const now = document.getElementById(id), next = fresh.getElementById(id);
       if (now && next) now.replaceWith(next);
     }
@@ -94,7 +94,7 @@
     const width = Math.floor(canvas.clientWidth);
     if (!width || Number(figure.dataset.width) === width) return;
     const data = JSON.parse($('script[type="application/json"]', figure).textContent);
-    const wide = width >= 640, left = wide ? 230 : 8, gap = wide ? 28 : 42, lift = wide ? 0 : 14;
+    const wide = width >= 640, left = wide ? 230 : 26, gap = wide ? 28 : 42, lift = wide ? 0 : 14;
     const fill = { regression: "var(--bad-solid)", fix: "var(--ok-solid)", flip: "var(--warn-solid)" };
     const middle = (at) => at * gap + gap / 2 + lift / 2;
     const most = Math.max(0.1, ...data.flatMap((each) => [Math.abs(each.low), Math.abs(each.high)]));
@@ -102,7 +102,7 @@
     const rows = data.map((each, at) => ({ ...each, y: middle(at), y1: middle(at) - 2, y2: middle(at) + 2, fill: fill[each.kind], x0: -most }));
     const drawn = Plot.plot({
       className: "plot", style: { background: "transparent", color: "var(--ink)" },
-      width, height: height + 44, marginTop: 6, marginBottom: 36, marginLeft: left, marginRight: 18, ariaLabel: $("figcaption", figure).textContent.trim(),
+      width, height: height + 44, marginTop: 6, marginBottom: 36, marginLeft: left, marginRight: 26, ariaLabel: $("figcaption", figure).textContent.trim(),
       x: { domain: [-most, most] }, y: { domain: [0, height], range: [6, 6 + height], axis: null },
       marks: [
         Plot.ruleX([0], { stroke: "var(--muted)", strokeWidth: 1.5 }),
@@ -110,7 +110,7 @@
         Plot.dot(rows, { x: "difference", y: "y", r: 5.5, fill: "fill", stroke: "var(--surface)" }),
         Plot.text(rows, wide
           ? { x: "x0", y: "y", text: "name", textAnchor: "end", dx: -14, fontSize: 12.5, fill: "var(--ink)", lineWidth: 17, textOverflow: "ellipsis" }
-          : { x: "x0", y: "y", text: "name", textAnchor: "start", dy: -15, fontSize: 12, fill: "var(--ink)", lineWidth: 24, textOverflow: "ellipsis" }),
+          : { x: "x0", y: "y", text: "name", textAnchor: "start", dx: -20, dy: -15, fontSize: 12, fill: "var(--ink)", lineWidth: 24, textOverflow: "ellipsis" }),
         Plot.axisX({ anchor: "bottom", ticks: wide ? 8 : 4, tickFormat: (at) => `${at > 0 ? "+" : ""}${Math.round(at * 100)}`, label: "percentage points of the pass rate", labelAnchor: "right", labelArrow: "none", color: "var(--muted)", fontSize: 11 }),
       ],
     });
