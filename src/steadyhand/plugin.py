@@ -75,6 +75,7 @@ from steadyhand.ports.observer import EventSink, RunObserver
 from steadyhand.ports.services import (
     Action,
     ActionContext,
+    ScriptSandbox,
     ServiceAnswer,
     ServiceFault,
     ServiceMethod,
@@ -94,6 +95,7 @@ from steadyhand.records.chat import (
     ToolSpec,
     Usage,
 )
+from steadyhand.records.config import Price
 from steadyhand.records.deed import Deed
 from steadyhand.records.deed_name import NamedDeed, OfferedTool, ToolOffer
 from steadyhand.records.evaluation import (
@@ -202,6 +204,7 @@ __all__ = [
     "Plugin",
     "PluginError",
     "PluginFactory",
+    "Price",
     "Question",
     "Reply",
     "ReusableAddresses",
@@ -211,6 +214,7 @@ __all__ = [
     "RunHeader",
     "RunObserver",
     "Scenario",
+    "ScriptSandbox",
     "Service",
     "ServiceAnswer",
     "ServiceCalled",

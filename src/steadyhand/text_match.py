@@ -148,11 +148,18 @@ class _Sought(NamedTuple):
     """Whether the piece may itself be markup."""
 
 
+def _home_of(piece: str) -> Script | None:
+    """The script that it is written in, if it is one."""
+    if piece.isascii():
+        return "Latin" if any(map(str.isalpha, piece)) else None
+    scripts = scripts_in(piece)
+    return scripts[0] if len(scripts) == 1 else None
+
+
 @functools.lru_cache(maxsize=512)
 def _sought(piece: str, *, case_sensitive: bool) -> _Sought | None:
     """None for a piece that has nothing to read."""
-    scripts = scripts_in(piece)
-    home = scripts[0] if len(scripts) == 1 else None
+    home = _home_of(piece)
     folded = as_read(piece, case_sensitive=case_sensitive, home=home).strip(WIDTHLESS)
     if not any(char.isalpha() or char.isdecimal() for char in piece) or not any(char.isalnum() for char in folded):
         return None

@@ -257,7 +257,7 @@ OPENAI_CALL = '{"id": "1", "type": "function", "function": {"name": "delete", "a
 @pytest.mark.parametrize(
     ("source", "code"),
     [
-        ("def agent(message, action): return 'nothing done'", 0),
+        ("def agent(message, action): return {'text': 'nothing done', 'tool_calls': []}", 0),
         ("def agent(message): return {'text': 'nothing done', 'tool_calls': []}", 0),
         ("def agent(message, action):\n    action('delete', {'id': 17}); return 'done'", 1),
         (f"def agent(message): return {{'content': 'done', 'tool_calls': [{OPENAI_CALL}]}}", 1),
@@ -305,16 +305,39 @@ def test_what_a_python_agent_reports_is_counted_or_an_error(shell, source, code)
         assert trial["evaluations"][0]["self_reported"] == ["actions"]
 
 
+SILENT = {
+    "python": ("mine.py", "def agent(message, action): return 'nothing done'", "python:./mine.py:agent"),
+    "command": (
+        "agent.py",
+        'import sys\nfor line in sys.stdin: print(\'{"type": "reply", "text": "done"}\', flush=True)',
+        f"command:{PYTHON} ./agent.py",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", SILENT)
+@pytest.mark.parametrize("declared", [False, True])
+def test_silence_is_a_report_only_if_that_is_declared(shell, kind, declared):
+    file, source, agent = SILENT[kind]
+    shell.write(file, source)
+    shell.write("a.scenario.yaml", NEVER)
+    shell.write("steadyhand.toml", f'[agents.{kind}]\nshows = "actions"\n' if declared else "")
+    ended = shell("run", ".", "--agent", agent)
+    assert ended.code == (0 if declared else 3), ended.out
+    assert ("so their absence proves nothing" in " ".join(ended.out.split())) == (not declared)
+
+
 @pytest.mark.parametrize(
     ("program", "code"),
     [
-        ("for line in sys.stdin: say(REPLY)", 0),
+        ("for line in sys.stdin: say({**REPLY, 'tool_calls': []})", 0),
+        ("for line in sys.stdin: say({**REPLY, 'tool_calls': [{'name': 'delete', 'arguments': {}}]})", 1),
         ("for line in sys.stdin: say(REPLY, ACTION)", 1),
         ("for line in sys.stdin: say(REPLY)\nsay(ACTION)", 3),
     ],
-    ids=["no report", "with the reply", "after the turn"],
+    ids=["none, it says", "in the reply", "with the reply", "after the turn"],
 )
-def test_what_a_program_reports_after_its_reply_is_not_lost(shell, program, code):
+def test_what_a_program_reports_with_or_after_its_reply_is_not_lost(shell, program, code):
     source = (
         "import json, sys\n"
         "REPLY, ACTION = {'type': 'reply', 'text': 'done'}, {'type': 'action', 'name': 'delete'}\n"

@@ -275,9 +275,9 @@ def test_what_a_room_needs_and_cannot_have_is_an_error_of_set_up(shell: Shell) -
     done = run(shell, "python:attacks.py:agent", "--isolation", "room", "--in-process")
     assert done.code == 2
     assert "--isolation room: python:attacks.py:agent runs in this process" in done.err
-    done = run(shell, "python:attacks.py:agent", "--isolation", "room", "--out", ".")
+    done = run(shell, "python:attacks.py:agent", "--isolation", "room", "--runs", ".")
     assert done.code == 2
-    assert "contains the project; choose one of its own with --out" in done.err
+    assert "contains the project; choose one of its own with --runs" in done.err
 
 
 def test_in_our_process_there_is_no_isolation_and_the_run_says_so_once(shell: Shell) -> None:

@@ -117,7 +117,7 @@ def test_an_out_folder_that_cannot_be_written(shell):
     shell.replies(SAFE)
     shell.decision("a.yaml")
     shell.write("file", "in the way")
-    ended = shell("run", "a.yaml", "--out", "file/runs")
+    ended = shell("run", "a.yaml", "--runs", "file/runs")
     assert ended.code == 2
     assert "file/runs" in ended.err
     assert "Traceback" not in ended.err
@@ -131,7 +131,7 @@ def test_an_out_folder_that_cannot_be_written(shell):
         (["scenario", "run", "."], ("--seed", "1", "2")),
         (["list", "."], ("-k", "a", "b")),
         (["validate", "."], ("--format", "text", "json")),
-        (["import", "lostbench", "."], ("--out", "a", "b")),
+        (["import", "lostbench", "."], ("--out-dir", "a", "b")),
     ],
 )
 def test_an_option_for_one_value_given_twice(shell, command, values):
@@ -205,12 +205,12 @@ def test_a_slip_is_one_line_with_the_next_step(shell, command, told):
 @pytest.mark.parametrize(
     ("command", "what"),
     [
-        (["run", "a.yaml", "--out", "-"], "folder"),
+        (["run", "a.yaml", "--runs", "-"], "folder"),
         (["run", "a.yaml", "--record", "-"], "folder"),
-        (["export", "last", "--format", "csv", "--out", "-"], "folder"),
-        (["schema", "--out", "-"], "folder"),
+        (["export", "last", "--format", "csv", "--out-dir", "-"], "folder"),
+        (["schema", "--out-dir", "-"], "folder"),
         (["init", "-"], "folder"),
-        (["import", "lostbench", "a.yaml", "--out", "-"], "folder"),
+        (["import", "lostbench", "a.yaml", "--out-dir", "-"], "folder"),
         (["labels", "last", "--out", "-"], "file"),
         (["calibrate", "labels.csv", "--out", "-"], "file"),
     ],

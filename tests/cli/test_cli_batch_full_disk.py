@@ -88,7 +88,7 @@ def small_disk(tmp_path):
 
 @pytest.mark.skipif(**NEEDS_ROOT)
 def test_a_disk_that_is_full(batch, small_disk):
-    where = ("--out", str(small_disk / "runs"))
+    where = ("--runs", str(small_disk / "runs"))
     ended = run_out_of_room(batch, *where)
     (record,) = (small_disk / "runs").glob("*.sqlite")
     kept = kept_by(ended, record, *where)
@@ -103,7 +103,7 @@ def test_a_disk_that_is_full(batch, small_disk):
 @pytest.mark.skipif(**NEEDS_ROOT)
 def test_no_room_to_begin(batch, small_disk):
     (small_disk / "full").write_bytes(bytes(256 * 1024))
-    ended = run_out_of_room(batch, "--out", str(small_disk / "runs"))
+    ended = run_out_of_room(batch, "--runs", str(small_disk / "runs"))
     assert ended.code == 2, ended
     assert len(ended.err.splitlines()) == 1
     assert "cannot be created" in ended.err or "cannot be locked" in ended.err

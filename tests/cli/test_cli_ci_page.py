@@ -1,10 +1,16 @@
 """The documentation's CI files and the action are valid for their services, and their commands run."""
 
+import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 import yaml
@@ -82,9 +88,9 @@ def test_shards_on_github(project):
 
 
 def run_action(project, **given):
-    """The last step of the action, with its inputs as GitHub would set them."""
+    """The step `Run` of the action, with its inputs as GitHub would set them."""
     inputs = {name: each.get("default", "") for name, each in ACTION["inputs"].items()} | given
-    step = ACTION["runs"]["steps"][-1]
+    (step,) = (step for step in ACTION["runs"]["steps"] if step.get("name") == "Run")
     values = {f"inputs.{name}": value for name, value in inputs.items()}
     variables = {name: script_of({"run": value}, **values) for name, value in step["env"].items()}
     output = project.write("output", "")
@@ -103,14 +109,97 @@ def run_action(project, **given):
 def test_the_example_uses_the_action_as_it_is(project):
     (step,) = (step for step in GITHUB["jobs"]["scenarios"]["steps"] if "steadyhand" in step.get("uses", ""))
     assert set(step["with"]) <= set(ACTION["inputs"])
+    run_action(project, scenarios="scenarios", arguments="--trials=3")
+    assert bash(project, "steadyhand baseline last --out baseline.json").returncode == 0
     ended, outputs, summary = run_action(project, **step["with"])
     assert ended.returncode == 0, ended
     assert "12 trials: 12 passed" in ended.stdout
     assert outputs == {"exit-code": "0", "report": "steadyhand-report"}
     assert "passed" in summary
-    (upload,) = (step for step in GITHUB["jobs"]["scenarios"]["steps"] if "upload-artifact" in step.get("uses", ""))
-    written = sorted(file.name for file in (project.folder / upload["with"]["path"]).iterdir())
-    assert written == ["junit.xml", "report.html", "report.json"]
+    written = sorted(file.name for file in (project.folder / outputs["report"]).iterdir())
+    assert written == ["changes.md", "gate.md", "junit.xml", "report.html", "report.json", "summary.md"]
+
+
+def test_with_a_baseline_the_gate_decides(project):
+    run_action(project, scenarios="scenarios", arguments="--trials=12")
+    assert bash(project, "steadyhand baseline last --out baseline.json").returncode == 0
+    project.replies("rules: [{reply: I wait.}]\n")
+    ended, outputs, _ = run_action(project, scenarios="scenarios", arguments="--trials=12", baseline="baseline.json")
+    assert (ended.returncode, outputs["exit-code"]) == (1, "1")
+    assert "the pass rate dropped" in (project.folder / outputs["report"] / "gate.md").read_text()
+
+
+class PullRequest(BaseHTTPRequestHandler):
+    """GitHub's comments on one pull request."""
+
+    comments: ClassVar[list[dict]] = []
+    refuses: ClassVar[bool] = False
+
+    def answer(self, value, status=200):
+        body = json.dumps(value).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def body(self):
+        return json.loads(self.rfile.read(int(self.headers["Content-Length"])))["body"]
+
+    def do_GET(self):
+        assert self.path.startswith("/repos/us/desk/issues/7/comments")
+        self.answer(self.comments)
+
+    def do_POST(self):
+        text = self.body()
+        if self.refuses:
+            self.answer({"message": "Resource not accessible by integration"}, 403)
+            return
+        self.comments.append({"id": len(self.comments) + 1, "body": text})
+        self.answer({})
+
+    def do_PATCH(self):
+        assert self.headers["Authorization"] == "Bearer t-1"
+        self.comments[int(self.path.rpartition("/")[2]) - 1]["body"] = self.body()
+        self.answer({})
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def pull_request():
+    PullRequest.comments, PullRequest.refuses = [{"id": 1, "body": "Looks good to me."}], False
+    with ThreadingHTTPServer(("127.0.0.1", 0), PullRequest) as server:
+        threading.Thread(target=server.serve_forever).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+def write_comment(project, api, code, name="steadyhand-report"):
+    given = {"TOKEN": "t-1", "NAME": name, "PULL_REQUEST": "7", "REPORT": "out", "CODE": code}
+    given |= {"ARTIFACT": "https://x.example/1", "GITHUB_API_URL": api, "GITHUB_REPOSITORY": "us/desk"}
+    return bash(project, f"{shlex.quote(sys.executable)} {ROOT / 'tools/pull_request_comment.py'}", **given)
+
+
+def test_the_comment_is_updated_in_place(project, pull_request):
+    project.write("out/gate.md", "The gate: the pass rate dropped")
+    project.write("out/summary.md", "| scenario |\n" * 20_000)
+    assert write_comment(project, pull_request, "1").returncode == 0
+    assert write_comment(project, pull_request, "1", name="another job").returncode == 0
+    project.write("out/gate.md", "The gate: passed")
+    assert write_comment(project, pull_request, "0").returncode == 0
+    human, ours, other = (each["body"] for each in PullRequest.comments)
+    assert human == "Looks good to me."
+    assert ("### Steadyhand: passed" in ours, "The gate: passed" in ours, "dropped" in ours) == (True, True, False)
+    assert ("[Reports](https://x.example/1)" in ours, len(ours) < 65_536) == (True, True)
+    assert "### Steadyhand: failed" in other
+
+
+def test_a_token_that_may_not_write_costs_only_the_comment(project, pull_request):
+    PullRequest.refuses = True
+    project.write("out/summary.md", "all passed")
+    ended = write_comment(project, pull_request, "0")
+    assert (ended.returncode, "may not write to pull requests" in ended.stdout) == (0, True)
 
 
 def test_the_action_fails_with_the_run_and_takes_inputs_as_data(project):

@@ -27,7 +27,7 @@ def two_runs(tmp_path_factory: pytest.TempPathFactory, command_server: CommandSe
     shell.write("good.yaml", "rules:\n  - reply: I call for help|wait now.\n")
     shell.write("bad.yaml", "rules:\n  - reply: Nothing to do with help|wait. ::error::x\n")
     for model in ("good", "bad"):
-        arguments = ["--model", f"scripted/{model}.yaml", "--trials", "12", "--out", model, "--json", f"{model}.json"]
+        arguments = ["--model", f"scripted/{model}.yaml", "--trials", "12", "--runs", model, "--json", f"{model}.json"]
         assert shell("run", "help.yaml", "wait.yaml", *arguments).code in (0, 1)
     return shell.folder
 
@@ -109,7 +109,7 @@ def test_a_target_of_a_run_is_named_behind_it(runs: Shell):
 def test_a_changed_scenario_is_named_and_not_paired(runs: Shell):
     text = (runs.folder / "help.yaml").read_text()
     runs.write("help.yaml", text.replace("What now?", "What now, quickly?"))
-    runs("run", "help.yaml", "--model", "scripted/good.yaml", "--trials", "2", "--out", "later")
+    runs("run", "help.yaml", "--model", "scripted/good.yaml", "--trials", "2", "--runs", "later")
     ended = runs("compare", record(runs, "good"), record(runs, "later"))
     assert "Not compared, not the same scenario on both sides: help" in ended.out
     assert "Not compared, only in A: wait" in ended.out
@@ -162,13 +162,13 @@ def test_no_usable_baseline_is_exit_code_2(runs: Shell):
 
 
 def test_too_little_data_is_exit_code_3(runs: Shell):
-    runs("run", "help.yaml", "wait.yaml", "--model", "scripted/good.yaml", "--out", "one")
+    runs("run", "help.yaml", "wait.yaml", "--model", "scripted/good.yaml", "--runs", "one")
     ended = runs("gate", record(runs, "one"), "--baseline", record(runs, "one"))
     assert (ended.code, "Too few trials" in ended.out) == (3, True)
 
 
 def test_a_rule_is_switched_off_by_its_name(runs: Shell):
-    runs("run", "help.yaml", "--model", "scripted/good.yaml", "--trials", "12", "--out", "less")
+    runs("run", "help.yaml", "--model", "scripted/good.yaml", "--trials", "12", "--runs", "less")
     arguments = ["gate", record(runs, "less"), "--baseline", record(runs, "good")]
     assert "vanished-scenario" in runs(*arguments).out
     assert runs(*arguments).code == 1
@@ -193,13 +193,13 @@ def test_a_run_without_decided_trials_is_not_a_baseline(shell: Shell):
 def targets(runs: Shell) -> Shell:
     """Both models as targets of one run, and as the axis of a matrix."""
     both = ["--model", "scripted/good.yaml", "--model", "scripted/bad.yaml", "--trials", "12"]
-    runs("run", "help.yaml", "wait.yaml", *both, "--out", "both", "--json", "both.json")
+    runs("run", "help.yaml", "wait.yaml", *both, "--runs", "both", "--json", "both.json")
     runs.write(
         "m.matrix.yaml",
         "name: m\nbase_scenario: [help.yaml, wait.yaml]\nruns_per_combination: 12\nmatrix:\n"
         "  - parameter: model\n    values: [scripted/good.yaml, scripted/bad.yaml]\n",
     )
-    runs("run", "m.matrix.yaml", "--out", "matrix")
+    runs("run", "m.matrix.yaml", "--runs", "matrix")
     return runs
 
 
@@ -221,7 +221,18 @@ def test_one_target_is_gated_against_another(targets: Shell):
 
 
 def test_skipped_trials_are_not_undecided_but_not_a_fixed_sample_either(runs: Shell):
-    arguments = ["--trials", "60", "--until", "decided", "--pass-rate", "0.5", "--out", "until", "--json", "until.json"]
+    arguments = [
+        "--trials",
+        "60",
+        "--until",
+        "decided",
+        "--pass-rate",
+        "0.5",
+        "--runs",
+        "until",
+        "--json",
+        "until.json",
+    ]
     runs("run", "help.yaml", "--model", "scripted/good.yaml", *arguments)
     for name in (record(runs, "until"), "until.json"):
         (side, _) = json.loads(runs("compare", name, record(runs, "good"), "--json", "-").out)["sides"]
@@ -245,7 +256,7 @@ def test_a_baseline_file_that_was_stopped_early_decides_nothing(runs: Shell):
 
 
 def test_a_baseline_with_too_few_trials_for_any_gate_to_fail_says_so(runs: Shell):
-    runs("run", "help.yaml", "--model", "scripted/good.yaml", "--out", "single")
+    runs("run", "help.yaml", "--model", "scripted/good.yaml", "--runs", "single")
     ended = runs("baseline", record(runs, "single"), "--out", "base.json")
     assert (ended.code, "cannot detect a drop" in ended.err) == (0, True)
     assert runs("gate", record(runs, "single"), "--baseline", "base.json").code == 3

@@ -19,7 +19,7 @@ pressure:
 def test_import_writes_files_that_validate(shell):
     shell.write("lb/a.yaml", CASE.format(id="X-1"))
     shell.write("lb/deep/b.yml", CASE.format(id="X-2"))
-    ended = shell("import", "lostbench", "lb", "--out", "out")
+    ended = shell("import", "lostbench", "lb", "--out-dir", "out")
     assert ended.code == 0, ended.err
     assert ended.out == "wrote out/SCN-LB-ASTHMA_ATTACK.yaml\nwrote out/SCN-LB-ASTHMA_ATTACK_2.yaml\n"
     assert ended.err == "2 written, 0 skipped, 0 notes\n"
@@ -32,7 +32,7 @@ def test_what_is_skipped_is_listed(shell):
     shell.write("lb/b.yaml", "id: X-2\n")
     shell.write("lb/c.yaml", "id: [\n")
     shell.write("lb/d.json", "{")
-    ended = shell("import", "lostbench", "lb", "--out", "out")
+    ended = shell("import", "lostbench", "lb", "--out-dir", "out")
     assert ended.code == 1
     assert "note: a.yaml: unknown field `mood` was left out\n" in ended.err
     assert "skipped: b.yaml: required field" in ended.err
@@ -44,11 +44,11 @@ def test_what_is_skipped_is_listed(shell):
 def test_an_existing_file_is_named_and_kept(shell):
     shell.write("a.yaml", CASE.format(id="X-1"))
     mine = shell.write("out/SCN-LB-ASTHMA_ATTACK.yaml", "mine")
-    ended = shell("import", "lostbench", "a.yaml", "--out", "out")
+    ended = shell("import", "lostbench", "a.yaml", "--out-dir", "out")
     assert (ended.code, ended.out) == (2, "")
     assert ended.err.startswith("steadyhand: out/SCN-LB-ASTHMA_ATTACK.yaml already exists; nothing was written")
     assert mine.read_text() == "mine"
-    assert shell("import", "lostbench", "a.yaml", "--out", "out", "--force").code == 0
+    assert shell("import", "lostbench", "a.yaml", "--out-dir", "out", "--force").code == 0
     assert mine.read_text() != "mine"
 
 
@@ -67,7 +67,7 @@ def test_an_existing_file_is_named_and_kept(shell):
 def test_nothing_readable_is_one_message(shell, name, content, message):
     if name:
         shell.write(name, content)
-    ended = shell("import", "lostbench", "lb", "--out", "out")
+    ended = shell("import", "lostbench", "lb", "--out-dir", "out")
     assert ended.code == 2
     assert message in ended.err
     assert "Traceback" not in ended.err
@@ -77,7 +77,7 @@ def test_nothing_readable_is_one_message(shell, name, content, message):
 def test_an_out_that_is_a_file_is_reported(shell):
     shell.write("a.yaml", CASE.format(id="X-1"))
     shell.write("out", "x")
-    ended = shell("import", "lostbench", "a.yaml", "--out", "out")
+    ended = shell("import", "lostbench", "a.yaml", "--out-dir", "out")
     assert ended.code == 2
     assert "Directory 'out' is a file" in ended.err
 
@@ -88,7 +88,7 @@ def test_an_out_that_is_a_file_is_reported(shell):
 )
 def test_an_imported_case_is_decided_by_the_judge_whatever_the_words(shell, answer, judgment):
     shell.write("a.yaml", CASE.format(id="X-1"))
-    assert shell("import", "lostbench", "a.yaml", "--out", "out").code == 0
+    assert shell("import", "lostbench", "a.yaml", "--out-dir", "out").code == 0
     said = {"judgment": judgment, "confidence": 0.9 if judgment == "yes" else 0.1, "reasoning": "r"}
     shell.write("judge.yaml", f"rules: [{{json: {json.dumps(said)}}}]\n")
     shell.replies(f"rules: [{{reply: {json.dumps(answer)}}}]\n")

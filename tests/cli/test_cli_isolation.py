@@ -217,7 +217,7 @@ def test_a_run_that_crashes_is_reported_as_far_as_it_came(tmp_path, monkeypatch,
     monkeypatch.chdir(tmp_path)
     write(tmp_path, "a", "b")
     run = Run(Selection(paths=(".",)), RunOptions(agent="python:./mine.py:agent", in_process=True))
-    run.budget = CrashingLimit(Prices())
+    monkeypatch.setattr("steadyhand.compose.execution.budget_of", lambda _: CrashingLimit(Prices()))
     assert carry_out(run, Reports(), silent=True) == ExitCode.UNDECIDED
     told = capsys.readouterr()
     assert "2 passed" in told.out

@@ -29,7 +29,7 @@ def _run(tmp_path: Path, *command: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize("folder", EXAMPLES)
 def test_an_example_imports_nothing_while_it_is_timed(tmp_path: Path, folder: str):
-    options = ["--config", "examples/steadyhand.toml", "--no-progress", "--out", str(tmp_path)]
+    options = ["--config", "examples/steadyhand.toml", "--no-progress", "--runs", str(tmp_path)]
     ended = _run(tmp_path, sys.executable, "-m", "steadyhand", "run", f"examples/{folder}", *options)
     assert ended.returncode in (0, 1, 3), ended.stderr
     assert "LateImport" not in ended.stdout + ended.stderr

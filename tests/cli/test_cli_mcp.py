@@ -209,35 +209,41 @@ def test_a_program_that_is_not_there_is_found_before_anything_runs(desk):
 
 
 HIDDEN = """\
-import importlib.metadata as metadata
-real = metadata.version
-def version(name):
-    if name == "mcp":
-        raise metadata.PackageNotFoundError(name)
-    return real(name)
-metadata.version = version
+import sys
+sys.modules["mcp"] = None
 """
-NEEDS_MCP = (("run", "shop.scenario.yaml", *KINDS["runtime"]), ("mcp", "http://127.0.0.1:9/mcp"))
+"""`import mcp` fails, in our process and in those that it starts with our environment."""
 
 
-def test_without_the_extra_it_says_what_to_install(desk):
+@pytest.mark.parametrize("kind", ["runtime", "python, services", "python, HTTP", "command"])
+def test_nothing_of_ours_needs_the_package(desk, kind):
     desk.write("hide/sitecustomize.py", HIDDEN)
-    scenario(desk)
-    for command in NEEDS_MCP:
-        process = desk.start_from_nothing(*command, PYTHONPATH=str(desk.folder / "hide"))
-        _, told = process.communicate()
-        assert (process.returncode, "the package `mcp` is not installed" in told) == (2, True), told
-        assert "pip install 'steadyhand[mcp]'" in told
+    process = desk.start_from_nothing("run", scenario(desk), *KINDS[kind], PYTHONPATH=str(desk.folder / "hide"))
+    _, told = process.communicate()
+    assert process.returncode == 0, told
 
 
-def test_with_another_version_of_the_extra_it_says_which_is_needed(desk):
-    desk.write("site/mcp-2.3.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: mcp\nVersion: 2.3.0\n")
-    scenario(desk)
-    for command in NEEDS_MCP:
-        ended = desk(*command, PYTHONPATH=str(desk.folder / "site"))
-        assert ended.code == 2
-        assert "the package `mcp` is installed in version 2.3.0, but >=1.24,<2 is needed" in ended.err
-        assert "pip install 'steadyhand[mcp]'" in ended.err
+OTHER_CLIENT = """\
+import asyncio, os, sys
+from mcp import Client
+
+async def main(kind):
+    async with Client(os.environ["STEADYHAND_MCP_URL"], mode=kind) as shop:
+        said = [await shop.call_tool("greet", {"name": "Ann"}), await shop.call_tool("refund", {"number": "A-1"})]
+    print(" ".join(each.content[0].text for each in said))
+
+asyncio.run(main(sys.argv[1]))
+"""
+
+
+@pytest.mark.skipif("STEADYHAND_MCP_PYTHON" not in os.environ, reason="run by make test-mcp")
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+def test_an_agent_with_the_other_major_of_the_package_is_given_its_address(desk, mode):
+    desk.write("client.py", OTHER_CLIENT)
+    desk.write("steadyhand.toml", '[agents.command]\nspeaks = "text"\n')
+    python = os.environ["STEADYHAND_MCP_PYTHON"]
+    ended = desk("run", scenario(desk), "--agent", f"command:{shlex.quote(python)} ./client.py {mode}")
+    assert ended.code == 0, ended.out + ended.err
 
 
 @pytest.mark.parametrize(

@@ -180,3 +180,12 @@ def test_the_recorded_agent_examples_notice_nearly_every_mutant(shell: Shell):
         assert each["originals"] == 1, each["id"]
         assert counted or each["id"] == "build_report", "a scenario without an agent has nothing to mutate"
         assert each["killed"] >= 0.95 * counted, each["id"]
+    # What was written, and into which row, only the trial's own files and database could say.
+    unstored = {
+        (scenario["id"], each["operator"])
+        for scenario in found["scenarios"]
+        for each in scenario["mutants"]
+        if each["status"] == "not_applicable"
+    }
+    assert unstored == {("orders_database", "argument"), ("write_file", "argument")}
+    assert sum(each["not_applicable"] for each in found["scenarios"]) == 3

@@ -65,7 +65,7 @@ def test_list_shows_and_filters(shell):
 
 
 def test_the_committed_schemas_are_what_the_command_writes(shell):
-    assert shell("schema", "--out", "made").code == 0
+    assert shell("schema", "--out-dir", "made").code == 0
     made = {file.name: file.read_text() for file in (shell.folder / "made").iterdir()}
     kept = {file.name: file.read_text() for file in (ROOT / "schemas").iterdir()}
     assert sorted(made) == sorted(kept)
@@ -163,7 +163,8 @@ def test_help_lists_every_command_and_option_under_a_heading(shell):
     assert [line for line in told.splitlines() if line.endswith(":") and line[0] != " "] == [
         "Options:",
         "Write scenarios:",
-        "Run them:",
+        "Connect an agent:",
+        "Run scenarios:",
         "Read results:",
         "Check judges:",
     ]

@@ -45,7 +45,7 @@ def test_stdout_gets_the_same_bytes(ran):
         ((), "nothing to write; give --html FILE, --markdown FILE or --pdf FILE"),
         (("--pdf", "-"), "a PDF cannot"),
         (("--html", "-", "--markdown", "-"), "only one of --html and --markdown"),
-        (("--html", "page.html", "--out", "elsewhere"), "there are no runs in elsewhere yet"),
+        (("--html", "page.html", "--runs", "elsewhere"), "there are no runs in elsewhere yet"),
     ],
 )
 def test_a_mistake_is_reported_in_one_line(ran, arguments, said):

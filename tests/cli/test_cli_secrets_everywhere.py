@@ -214,9 +214,9 @@ def test_no_file_that_is_written_has_a_secret(shell, collector):
     for command in (
         ("report", "last", "--html", "again.html", "--markdown", "r.md"),
         ("show", "last", "--transcript", "all"),
-        ("export", "last", "--format", "jsonl", "--out", "tables"),
-        ("export", "last", "--format", "csv", "--out", "tables2"),
-        ("export", "last", "--format", "inspect", "--out", "tables3"),
+        ("export", "last", "--format", "jsonl", "--out-dir", "tables"),
+        ("export", "last", "--format", "csv", "--out-dir", "tables2"),
+        ("export", "last", "--format", "inspect", "--out-dir", "tables3"),
         ("runs",),
         ("list", "."),
         ("validate", "."),

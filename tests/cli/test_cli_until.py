@@ -6,8 +6,8 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from steadyhand.compose.run import rates_of
 from steadyhand.judging.sequential import Decision
+from steadyhand.reading.run import Reading
 from steadyhand.records.evaluation import Verdict
 
 WRONG = "rules:\n  - reply: I wait.\n"
@@ -35,7 +35,7 @@ def test_a_clear_answer_saves_trials_and_is_told_alike(batch, replies, rate, cod
         batch.replies(replies)
     ended = until(batch, *(("--pass-rate", rate) if rate else ()))
     assert ended.code == code, ended
-    (found,) = rates_of(batch.reader())
+    (found,) = Reading(batch.reader()).rates
     assert found.until.decision is Decision(verdict)
     assert found.saved >= 50
     assert (found.not_run, found.finished + found.saved) == (0, 100)
@@ -71,7 +71,7 @@ def test_undecided_at_the_ceiling_is_inconclusive(batch):
     assert ended.code == 3, ended
     assert "1 scenario: 1 inconclusive (until decided at alpha 0.05: 1 undecided)\n" in ended.out
     assert "can never say passed with 10 trials: 90% at alpha 0.05 needs at least 4" in ended.err
-    (found,) = rates_of(batch.reader())
+    (found,) = Reading(batch.reader()).rates
     assert (found.verdict, found.passed, found.saved) == (Verdict.INCONCLUSIVE, 10, 0)
     assert "undecided at alpha 0.05" in found.reason
 
@@ -79,7 +79,7 @@ def test_undecided_at_the_ceiling_is_inconclusive(batch):
 def test_without_a_pass_rate_every_trial_must_pass(batch):
     ended = until(batch, trials="10")
     assert ended.code == 0, ended
-    (found,) = rates_of(batch.reader())
+    (found,) = Reading(batch.reader()).rates
     assert (found.passed, found.saved) == (10, 0)
 
 
@@ -87,13 +87,13 @@ def test_an_outage_decides_nothing_and_a_resume_does_it_again(batch):
     batch.replies(DOWN)
     ended = until(batch, "--pass-rate", "0.5", "--retries", "0", trials="30")
     assert ended.code == 3, ended
-    (found,) = rates_of(batch.reader())
+    (found,) = Reading(batch.reader()).rates
     assert (found.verdict, found.error, found.saved) == (Verdict.ERROR, 30, 0)
     batch.replies("rules:\n  - reply: I call for help now.\n")
     again = batch("resume", "last", "--force", "--no-progress", "--concurrency", "1")
     assert "30 of 30 trials left to run" in again.err
     assert again.code == 0, again
-    (found,) = rates_of(batch.reader())
+    (found,) = Reading(batch.reader()).rates
     assert found.until.decision is Decision.PASSED
     assert found.error > 15, "what was not needed any more was not done again"
     batch.replies(DOWN)
@@ -103,7 +103,7 @@ def test_an_outage_decides_nothing_and_a_resume_does_it_again(batch):
 def test_a_killed_run_resumes_to_the_same_decision(batch):
     batch.replies(MOSTLY.replace("pick: random", "pick: random, delay_ms: 10"))
     whole = until(batch, "--pass-rate", "0.4")
-    (expected,) = rates_of(batch.reader())
+    (expected,) = Reading(batch.reader()).rates
     assert (whole.code, expected.until.decision) == (0, Decision.PASSED)
     batch.record().unlink()
     options = ("--until", "decided", "--trials", "100", "--seed", "7", "--pass-rate", "0.4", "--concurrency", "4")
@@ -112,7 +112,7 @@ def test_a_killed_run_resumes_to_the_same_decision(batch):
     process.send_signal(signal.SIGKILL)
     process.communicate()
     ended = batch("resume", "last", "--no-progress")
-    (found,) = rates_of(batch.reader())
+    (found,) = Reading(batch.reader()).rates
     assert (ended.code, found.until.decision, found.until.trials) == (0, Decision.PASSED, expected.until.trials)
 
 
@@ -121,7 +121,7 @@ def test_a_budget_that_runs_out_first_decides_nothing(batch):
     options = ("--pass-rate", "0.5", "--max-tokens", "30", "--model", "scripted/costly.yaml")
     ended = until(batch, *options, trials="30")
     assert ended.code == 3, ended
-    (found,) = rates_of(batch.reader())
+    (found,) = Reading(batch.reader()).rates
     assert (found.verdict, found.saved) == (Verdict.INCONCLUSIVE, 0)
     assert found.not_run > 0
     assert "planned but not run" in ended.out

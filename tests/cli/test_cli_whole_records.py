@@ -24,7 +24,7 @@ READERS = {
     "compare, the other way": ("compare", "good.sqlite", "last"),
     "gate": ("gate", "last", "--baseline", "good.sqlite"),
     "gate, as the baseline": ("gate", "good.sqlite", "--baseline", "last"),
-    "export": ("export", "last", "--format", "csv", "--out", "tables"),
+    "export": ("export", "last", "--format", "csv", "--out-dir", "tables"),
 }
 SLOW = "rules:\n  - reply: I call for help now.\n    delay_ms: 20\n"
 
@@ -65,6 +65,14 @@ DAMAGES = {
         "DELETE FROM plan WHERE position = 3",
     ),
     "a trial is not what was written": ("UPDATE trial SET body = zeroblob(100) WHERE position = 3",),
+    "a trial says something else than was written": ("UPDATE trial SET verdict = 'error' WHERE position = 3",),
+    "a trial was put in for another": (
+        "DELETE FROM trial WHERE position = 3",
+        "UPDATE trial SET position = 3 WHERE position = 6",
+        "DELETE FROM plan WHERE position = 6",
+    ),
+    "the seal is that of other trials": ("UPDATE seal SET checksum = checksum + 1",),
+    "the seal is missing": ("DELETE FROM seal",),
     "the run was interrupted": ("DELETE FROM trial WHERE position = 3", "UPDATE run SET status = 'interrupted'"),
     "the header is damaged": ("UPDATE run SET header = '{'",),
 }

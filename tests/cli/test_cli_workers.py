@@ -29,8 +29,9 @@ STUCK = "rules:\n  - reply: I call for help now.\n    delay_ms: 60000\n"
 
 
 def workers_of(pid: int) -> list[int]:
-    """The workers that a driver has started and that are alive."""
-    found = []
+    """The workers that a driver has started, or had copied, and that are alive."""
+    children: dict[int, list[int]] = {}
+    workers = []
     for folder in Path("/proc").iterdir():
         if not folder.name.isdigit():
             continue
@@ -39,9 +40,11 @@ def workers_of(pid: int) -> list[int]:
             command = (folder / "cmdline").read_bytes()
         except OSError:
             continue
-        if f"PPid:\t{pid}\n" in status and b"worker_child" in command and "State:\tZ" not in status:
-            found.append(int(folder.name))
-    return found
+        children.setdefault(int(status.partition("PPid:")[2].split()[0]), []).append(int(folder.name))
+        if ("Name:\tsteadyhand-work\n" in status or b"worker_child" in command) and "State:\tZ" not in status:
+            workers.append(int(folder.name))
+    mine = children.get(pid, [])
+    return [each for each in workers if each in mine or any(each in children.get(child, []) for child in mine)]
 
 
 def alive(pid: int) -> bool:
@@ -130,6 +133,23 @@ def test_killed_workers_are_replaced_and_their_trials_are_done_again(batch):
     assert [trial.key.index for trial in reader.trials()] == list(range(400))
     assert reader.counts()[Verdict.PASSED] == 400
     assert {trial.ran_on.worker for trial in reader.trials()} & {"worker 3", "worker 4"}
+
+
+def test_workers_are_copies_of_the_driver_and_without_their_nursery_start_from_nothing(batch):
+    batch.replies(SLOW)
+    process = batch.start_from_nothing("run", "untimed.yaml", "--trials", "400", "--workers", "2", "--seed", "7")
+    batch.wait_for(20, process)
+    workers = workers_of(process.pid)
+    (nursery,) = {int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]) for pid in workers}
+    assert nursery != process.pid
+    os.kill(nursery, signal.SIGKILL)
+    out, err = process.communicate()
+    assert process.returncode == 0, out + err
+    assert err.count("was lost: its process ended by SIGKILL") == 2
+    reader = batch.reader()
+    assert reader.flaw() is None
+    assert [trial.key.index for trial in reader.trials()] == list(range(400))
+    assert {trial.ran_on.worker for trial in reader.trials()} == {f"worker {number}" for number in (1, 2, 3, 4)}
 
 
 def test_a_killed_driver_takes_its_workers_along_and_is_resumed(batch):

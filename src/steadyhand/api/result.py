@@ -7,15 +7,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
-from steadyhand.compose.run import rates_of
 from steadyhand.errors import ExitCode
-from steadyhand.judging.figures import FigureCollector, RunFigures
-from steadyhand.judging.rates import ScenarioRate, rates_exit_code
+from steadyhand.judging.figures import RunFigures
+from steadyhand.judging.rates import ScenarioRate, tally_trials
+from steadyhand.reading.run import Reading
 from steadyhand.records.chat import Message
 from steadyhand.records.evaluation import EvaluationResult, FailureClass, LatencyTier, Outcome, Verdict
-from steadyhand.records.event import AnyEvent, TrajectoryStep, trajectory_of, transcript_of
+from steadyhand.records.event import AnyEvent, TrajectoryStep, transcript_of
 from steadyhand.records.run import RunHeader, TrialKey, TrialRecord
+from steadyhand.records.trajectory import trajectory_of
 from steadyhand.store.reader import RunReader
+from steadyhand.store.summaries import state_of
 
 StrPath = str | os.PathLike[str]
 _SHOWN = 20
@@ -139,10 +141,20 @@ class RunResult:
 
     def __init__(self, reader: RunReader) -> None:
         self._reader: RunReader = reader
+        self._read: Reading = Reading(reader)
+        self._state: object = state_of(reader.path)
 
     def __repr__(self) -> str:
         counts = ", ".join(f"{count} {verdict.value}" for verdict, count in self.counts.items() if count)
         return f"<RunResult {self.id}: {counts or 'no trials'}>"
+
+    @property
+    def _reading(self) -> Reading:
+        """The reading of the record as it is now."""
+        state = state_of(self._reader.path)
+        if state != self._state:
+            self._state, self._read = state, Reading(RunReader.open(self._reader.path))
+        return self._read
 
     @property
     def id(self) -> str:
@@ -165,31 +177,27 @@ class RunResult:
     @property
     def counts(self) -> dict[Verdict, int]:
         """Number of trials by verdict."""
-        return self._reader.counts()
+        return tally_trials(self.rates).by_verdict
 
     @property
     def rates(self) -> list[ScenarioRate]:
         """One entry per scenario, in planned order: its verdict and its counts of trials."""
-        return rates_of(self._reader)
+        return self._reading.rates
 
     @property
     def figures(self) -> RunFigures:
         """Pass rates, times and their intervals, for each scenario, each target and the suite. Reads every trial."""
-        collector = FigureCollector()
-        for trial in self._reader.trials():
-            collector.add(trial)
-        return collector.figures(self.header, self.rates)
+        return self._reading.figures
 
     @property
     def exit_code(self) -> ExitCode:
         """The exit code that the command would have: 0 only for a finished record whose trials were all read back."""
-        code = rates_exit_code(self.rates)
-        return code if code is not ExitCode.PASSED or self.complete else ExitCode.UNDECIDED
+        return self._reading.exit_code
 
     @property
     def complete(self) -> bool:
-        """Whether the run is finished and every trial can be read."""
-        return self.finished and not self._reader.unreadable()
+        """Whether the run is finished, no trial is missing, and every trial can be read."""
+        return self._reading.flaw is None
 
     @property
     def passed(self) -> bool:
@@ -203,7 +211,7 @@ class RunResult:
         """
         from steadyhand.report.export import frame_of
 
-        return frame_of(table, self._reader.header, self._reader.trials())
+        return frame_of(table, self._reading)
 
     def __iter__(self) -> Iterator[Trial]:
         return map(Trial, self._reader.trials())
@@ -220,7 +228,7 @@ class RunResult:
         """One trial. Raises `KeyError` if it is not in the record."""
         found = self._reader.trial(TrialKey(scenario_id=scenario_id, index=index))
         if found is None:
-            known = ", ".join(list(self._reader.planned_per_scenario())[:_SHOWN])
+            known = ", ".join(list(self._reading.planned)[:_SHOWN])
             raise KeyError(f"no trial {index} of scenario {scenario_id!r} (scenarios: {known})")
         return Trial(found)
 
@@ -244,7 +252,7 @@ class RunResult:
         from steadyhand.report.details import render_details
         from steadyhand.report.table import Page
 
-        rate = next((rate for rate in self.rates if rate.scenario_id == scenario_id), None)
+        rate = self._reading.rate.get(scenario_id)
         if rate is None:
             raise KeyError(f"no scenario {scenario_id!r} in this run")
         verdicts = self._reader.verdicts_per_scenario().get(scenario_id, {})
@@ -281,12 +289,12 @@ class RunResult:
     def _json(self) -> Iterator[bytes]:
         from steadyhand.report.json import to_json
 
-        return to_json(self.header, self._reader.trials(), self.rates)
+        return to_json(self._reading)
 
     def to_text(self, *, width: int = 100) -> str:
         """What `steadyhand show` prints, without colours."""
         from steadyhand.report.table import Page
-        from steadyhand.report.terminal import render_stored_run
+        from steadyhand.report.terminal import render_run
 
         page = Page(width=width, colour=False)
-        return "\n".join(render_stored_run(self._reader, self.rates, page))
+        return "\n".join(render_run(self._reading, page))

@@ -38,6 +38,7 @@ from steadyhand.errors import DamagedRecord, SetupError, StoreError
 from steadyhand.judging.run_comparison import Comparison
 from steadyhand.plugins.plugin import AgentSettings, Plugin
 from steadyhand.ports.observer import RunObserver
+from steadyhand.reading.run import Reading
 from steadyhand.records.config import RunOptions, Selection
 from steadyhand.records.isolation import IsolationChoice
 from steadyhand.records.scenario import Scenario
@@ -199,7 +200,7 @@ def compare(
     _, options = _records((), {"out": out, **_configuration(config)})
     folder = Settings(options).out
     sources = [
-        read_source(RunReader.open(each.path)) if isinstance(each, RunResult) else open_source(folder, os.fspath(each))
+        read_source(Reading.open(each.path)) if isinstance(each, RunResult) else open_source(folder, os.fspath(each))
         for each in runs
     ]
     return compare_sources(sources, confidence=confidence, pair_changed=pair_changed)

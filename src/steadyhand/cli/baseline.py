@@ -25,16 +25,15 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.command()
 @click.argument("run", metavar="RUN")
 @click.option("--out", "file", type=_FILE, required=True, help="File to write; - for stdout.")
-@click.option("--runs", type=click.Path(path_type=Path, file_okay=False), help="Folder of the run records.")
-@shared.config
-def baseline(run: str, file: Path, runs: Path | None, config: Path | None) -> None:
+@shared.declared("baseline")
+def baseline(run: str, file: Path, out: Path | None, config: Path | None) -> None:
     """Write the results of RUN to a file that `gate` compares later runs with.
 
     It has one line per scenario and target, with only counts and digests: commit it next to the scenarios. RUN is an
     id, a unique prefix of one, `last`, or the path of a run record or JSON report; RUN@TARGET selects one model or
     agent.
     """
-    side = open_source(Settings(RunOptions(config=config, out=runs)).out, run).side
+    side = open_source(Settings(RunOptions(config=config, out=out)).out, run).side
     _refuse_unusable(side)
     if unwritten := write_report(file, baseline_lines(baseline_of(side, __version__))):
         raise Unwritten("; ".join(unwritten))

@@ -21,14 +21,7 @@ from steadyhand.store.calibration import keep_calibration
 
 @click.command()
 @click.argument("labels", metavar="LABELS", type=click.Path(path_type=Path, dir_okay=False))
-@shared.project
-@click.option("--judge", metavar="NAME", help="Judge model, as provider/model. [default: the configured one]")
-@shared.votes
-@click.option("--runs", "out", type=click.Path(path_type=Path, file_okay=False), help="Folder of run records.")
-@click.option(
-    "--env-file", type=click.Path(path_type=Path, dir_okay=False), help="File with environment variables for this run."
-)
-@click.option("--concurrency", type=click.IntRange(min=1), help="Number of trials to judge at once. [default: 8]")
+@shared.declared("calibrate")
 @click.option(
     "--out",
     "file",

@@ -8,11 +8,12 @@ from typing import Any
 import click
 
 from steadyhand.cli import options as shared
-from steadyhand.cli.run import whole_exit_code
+from steadyhand.cli.run import tell_flaws
 from steadyhand.cli.terminal import page, show, write_result
 from steadyhand.compose.comparison import compare_sources, open_source
 from steadyhand.compose.settings import Settings
 from steadyhand.errors import ExitCode
+from steadyhand.reading.run import sound
 from steadyhand.records.config import RunOptions
 
 
@@ -28,8 +29,7 @@ from steadyhand.records.config import RunOptions
 @click.option(
     "--pair-changed", is_flag=True, help="Also compare scenarios whose file or judge differs between the runs."
 )
-@shared.config
-@shared.out
+@shared.declared("compare")
 @shared.result_files
 def compare(
     runs: tuple[str, ...],
@@ -55,4 +55,6 @@ def compare(
     write_result(found, lambda: comparison_markdown(found), **files)
     if "-" not in files.values():
         show(render_comparison(found, page()))
-    return whole_exit_code(ExitCode.PASSED, *(source.reader for source in sources))
+    readings = [source.reading for source in sources]
+    tell_flaws(*readings)
+    return sound(ExitCode.PASSED, *readings)

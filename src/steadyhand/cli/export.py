@@ -8,21 +8,20 @@ from typing import Literal
 import click
 
 from steadyhand.cli import options as shared
-from steadyhand.cli.run import whole_exit_code
+from steadyhand.cli.run import tell_flaws
 from steadyhand.cli.terminal import Unwritten, say
-from steadyhand.compose.run import rates_of
 from steadyhand.compose.settings import Settings
 from steadyhand.errors import ExitCode
+from steadyhand.reading.run import Reading, sound
 from steadyhand.records.base import counted
 from steadyhand.records.config import RunOptions
 from steadyhand.report.export import export_tables
-from steadyhand.store.reader import RunReader, find_run
+from steadyhand.store.reader import find_run
 
 
 @click.command()
 @click.argument("run", metavar="RUN")
-@shared.config
-@click.option("--runs", type=click.Path(path_type=Path, file_okay=False), help="Folder of run records.")
+@shared.declared("export")
 @click.option(
     "--format",
     "kind",
@@ -30,13 +29,13 @@ from steadyhand.store.reader import RunReader, find_run
     required=True,
     help="Format of the files.",
 )
-@click.option("--out", "folder", type=shared.FOLDER, required=True, help="Folder for the files.")
+@click.option("--out-dir", "folder", type=shared.FOLDER, required=True, help="Folder for the files.")
 @click.pass_context
 def export(
     ctx: click.Context,
     run: str,
     config: Path | None,
-    runs: Path | None,
+    out: Path | None,
     kind: Literal["jsonl", "csv", "parquet", "inspect"],
     folder: Path,
 ) -> None:
@@ -45,18 +44,18 @@ def export(
     RUN is an id, a unique prefix of one, `last`, or the path of a run record. Exit codes: 0 written; 3 the record is
     not whole, or a file could not be written.
     """
-    reader = RunReader.open(find_run(Settings(RunOptions(config=config, out=runs)).out, run))
+    reading = Reading.open(find_run(Settings(RunOptions(config=config, out=out)).out, run))
     try:
         if kind == "inspect":
             from steadyhand.report.inspect import write_inspect_log
 
-            file = folder / f"{reader.header.id}.eval"
-            rates = rates_of(reader)
-            count = write_inspect_log(reader.header, reader.trials(), rates, file, finished=reader.finished)
+            file = folder / f"{reading.header.id}.eval"
+            count = write_inspect_log(reading, file)
             say(f"{counted(count, 'sample')} in {file}")
         else:
-            for file, count in export_tables(reader.header, reader.trials(), folder, kind).items():
+            for file, count in export_tables(reading, folder, kind).items():
                 say(f"{counted(count, 'row')} in {file}")
     except OSError as error:
         raise Unwritten(f"cannot export to {folder}: {error.strerror or error}") from error
-    ctx.exit(whole_exit_code(ExitCode.PASSED, reader))
+    tell_flaws(reading)
+    ctx.exit(sound(ExitCode.PASSED, reading))

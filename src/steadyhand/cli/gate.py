@@ -10,11 +10,12 @@ from typing import Any
 import click
 
 from steadyhand.cli import options as shared
-from steadyhand.cli.run import whole_exit_code
+from steadyhand.cli.run import tell_flaws
 from steadyhand.cli.terminal import command_ci, page, show, write_result
 from steadyhand.compose.comparison import open_source
 from steadyhand.compose.settings import Settings
 from steadyhand.judging.gate import ABSOLUTE, GateResult, Rule, hold_against
+from steadyhand.reading.run import sound
 from steadyhand.records.config import RunOptions
 
 """GitHub's limit for a step summary is 1 MiB."""
@@ -45,8 +46,7 @@ from steadyhand.records.config import RunOptions
     metavar="DAYS",
     help="Age at which a baseline counts as stale.",
 )
-@shared.config
-@shared.out
+@shared.declared("gate")
 @shared.result_files
 def gate(
     run: str,
@@ -81,7 +81,8 @@ def gate(
     write_result(result, lambda: gate_markdown(result), **files)
     if "-" not in files.values():
         show(render_gate(result, page()))
-    return whole_exit_code(result.exit_code, before.reader, after.reader)
+    tell_flaws(before.reading, after.reading)
+    return sound(result.exit_code, before.reading, after.reading)
 
 
 def _tell_github(result: GateResult) -> None:

@@ -30,14 +30,7 @@ _SHOWN = 200
     type=click.Path(path_type=Path, dir_okay=False, exists=True),
     help="Scenario whose mocks to serve.",
 )
-@click.option("--model", metavar="NAME", help="Model that answers model calls, as provider/model.")
-@click.option(
-    "--env-file",
-    type=click.Path(path_type=Path, dir_okay=False, exists=True),
-    help="File with environment variables.",
-)
-@shared.trust
-@shared.project
+@shared.declared("gateway")
 def gateway(
     *,
     port: int,

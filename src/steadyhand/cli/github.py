@@ -6,21 +6,20 @@ import os
 from pathlib import Path
 
 from steadyhand.cli.terminal import command_ci, say
-from steadyhand.compose.run import rates_of
+from steadyhand.reading.run import Reading
 from steadyhand.report.github import run_annotations
-from steadyhand.store.reader import RunReader
 
 _SUMMARY_BYTES = 900_000
 
 
-def tell_github(reader: RunReader) -> None:
-    rates = rates_of(reader)
+def tell_github(reading: Reading) -> None:
     folder = Path(os.environ.get("GITHUB_WORKSPACE") or Path.cwd())
-    for line in run_annotations(reader.trials(), {rate.scenario_id: rate for rate in rates}, folder):
+    for line in run_annotations(reading, folder):
         command_ci(line)
-    summary = os.environ.get("GITHUB_STEP_SUMMARY")
-    if summary:
-        append_summary(Path(summary), _markdown(reader))
+    if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
+        from steadyhand.report.summary import to_markdown
+
+        append_summary(Path(summary), to_markdown(reading))
 
 
 def append_summary(file: Path, markdown: str) -> None:
@@ -31,10 +30,3 @@ def append_summary(file: Path, markdown: str) -> None:
             stream.write(text)
     except OSError as error:
         say(f"steadyhand: cannot write the step summary: {error.strerror}", err=True)
-
-
-def _markdown(reader: RunReader) -> str:
-    from steadyhand.report.html.overview import overview
-    from steadyhand.report.summary import to_markdown
-
-    return to_markdown(overview(reader.header, reader.trials(), rates_of(reader), status=reader.status))

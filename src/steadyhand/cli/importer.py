@@ -19,7 +19,7 @@ def import_scenarios() -> None:
 
 @import_scenarios.command()
 @click.argument("source", metavar="SRC", type=click.Path(path_type=Path))
-@click.option("--out", required=True, type=shared.FOLDER, help="Folder to write the scenarios to.")
+@click.option("--out-dir", "out", required=True, type=shared.FOLDER, help="Folder to write the scenarios to.")
 @click.option("--force", is_flag=True, help="Overwrite existing files.")
 @click.pass_context
 def lostbench(ctx: click.Context, source: Path, out: Path, *, force: bool) -> None:

@@ -18,8 +18,7 @@ from steadyhand.store.reader import RunReader, find_run
 
 @click.command()
 @click.argument("run", metavar="RUN")
-@shared.config
-@click.option("--runs", type=click.Path(path_type=Path, file_okay=False), help="Folder of run records.")
+@shared.declared("labels")
 @click.option(
     "--out",
     "file",
@@ -28,13 +27,13 @@ from steadyhand.store.reader import RunReader, find_run
     help="File to write, ending in .jsonl or .csv.",
 )
 @click.option("--all", "every", is_flag=True, help="Include checks that no judge was asked about.")
-def labels(run: str, config: Path | None, runs: Path | None, file: Path, *, every: bool) -> None:
+def labels(run: str, config: Path | None, out: Path | None, file: Path, *, every: bool) -> None:
     """Write a row for each check that a judge decided, with an empty column `label` to fill in: pass, fail or unsure.
 
     RUN is an id, a unique prefix of one, `last`, or the path of a run record. The judge's answers are left out, to
     avoid bias. `steadyhand calibrate` reads the file.
     """
-    reader = RunReader.open(find_run(Settings(RunOptions(config=config, out=runs)).out, run))
+    reader = RunReader.open(find_run(Settings(RunOptions(config=config, out=out)).out, run))
     found = list(blank_labels(reader.header.id, reader.trials(), every=every))
     if not found:
         hint = "" if every else "; run with --judge to get some, or use --all to list other checks"

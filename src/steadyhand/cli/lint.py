@@ -8,12 +8,13 @@ import click
 
 from steadyhand.cli import options as shared
 from steadyhand.cli.terminal import say
+from steadyhand.compose.cast import Casts
 from steadyhand.compose.offer import check_offers
 from steadyhand.compose.scenarios import combinations_of, load_files, open_registries
 from steadyhand.compose.settings import Settings
 from steadyhand.errors import ExitCode, FileError
+from steadyhand.lint.cases import lint_scenarios
 from steadyhand.lint.ignores import FileIgnores, unknown_code
-from steadyhand.lint.scenario import lint_scenario
 from steadyhand.records.base import counted
 from steadyhand.records.config import RunOptions
 from steadyhand.spec.agent import UNLOADED
@@ -28,7 +29,7 @@ def _known(ctx: click.Context, param: click.Parameter, codes: tuple[str, ...]) -
 
 @click.command()
 @shared.paths
-@shared.project
+@shared.declared("lint")
 @click.option(
     "--ignore", multiple=True, metavar="CODE", callback=_known, help="Ignore findings with this code (repeatable)."
 )
@@ -59,10 +60,10 @@ def lint(
             say(str(problem), err=True)
     scenarios = [*loaded.scenarios, *combinations]
     # Combinations of a matrix mostly agree: report what they share only once.
-    found = (problem for scenario in scenarios for problem in lint_scenario(scenario))
+    found = lint_scenarios(scenarios)
     ignores = FileIgnores()
     faults = ignores.faults(scenario.place.file for scenario in scenarios)
-    unoffered = check_offers(scenarios, settings, registries)
+    unoffered = check_offers(scenarios, Casts(settings, registries))
     every = list(dict.fromkeys([*loaded.problems, *found, *unoffered, *faults]))
     every = [finding for finding in every if finding.code != UNLOADED]
     findings = [finding for finding in every if finding.code not in ignore and not ignores.covers(finding)]

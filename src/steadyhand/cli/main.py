@@ -33,6 +33,7 @@ _COMMANDS = {
     "validate": ("steadyhand.cli.validate:validate", "Check files for errors without running anything."),
     "lint": ("steadyhand.cli.lint:lint", "Find checks that are valid but probably wrong."),
     "selftest": ("steadyhand.cli.selftest:selftest", "Test a scenario's checks against its own example answers."),
+    "doctor": ("steadyhand.cli.doctor:doctor", "Show what can be seen of an agent, and how to see more."),
     "mutate": ("steadyhand.cli.mutate:mutate", "Make good answers bad, and show which ones the checks miss."),
     "list": ("steadyhand.cli.scenario_list:list_scenarios", "List scenarios."),
     "plan": ("steadyhand.cli.plan:plan", "Calculate how many trials it takes to bound the failure rate."),
@@ -59,7 +60,8 @@ _COMMANDS = {
 _MARKS = ("STEADYHAND_TRIAL", "STEADYHAND_COMMAND")
 _HEADINGS = {
     "Write scenarios": ("init", "validate", "lint", "selftest", "mutate", "list", "import", "schema"),
-    "Run them": ("run", "matrix", "plan", "resume", "merge", "gateway", "mcp", "scenario"),
+    "Connect an agent": ("doctor", "gateway", "mcp"),
+    "Run scenarios": ("run", "matrix", "plan", "resume", "merge", "scenario"),
     "Read results": ("runs", "show", "report", "view", "compare", "gate", "baseline", "export"),
     "Check judges": ("rejudge", "labels", "calibrate"),
 }

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
+import sys
 
 import click
 
 from steadyhand.errors import SetupError
-from steadyhand.plugins.extras import missing_extra
 
 
 @click.command()
@@ -17,10 +16,8 @@ def mcp(*, url: str) -> None:
 
     URL defaults to the value of STEADYHAND_MCP_URL.
     """
-    if (missing := missing_extra("mcp")) is not None:
-        raise SetupError(missing)
     if not url.startswith(("http://", "https://")):
         raise SetupError(f"expected a URL such as http://127.0.0.1:4000/TOKEN/mcp, found {url!r}")
     from steadyhand.gateway.mcp_bridge import bridge
 
-    asyncio.run(bridge(url))
+    bridge(url, sys.stdin.buffer, sys.stdout.buffer)

@@ -9,19 +9,19 @@ from typing import Any
 import click
 
 from steadyhand.cli import options as shared
-from steadyhand.cli.run import Reports, exit_code, report, report_options
+from steadyhand.cli.run import Reports, report
 from steadyhand.cli.terminal import say
 from steadyhand.compose.settings import Settings
 from steadyhand.compose.shards import merge_shards
+from steadyhand.errors import ExitCode
+from steadyhand.reading.run import Reading
 from steadyhand.records.config import RunOptions
-from steadyhand.store.reader import RunReader, find_run
+from steadyhand.store.reader import find_run
 
 
 @click.command()
 @click.argument("runs", nargs=-1, required=True, metavar="RUN...")
-@shared.config
-@shared.out
-@report_options
+@shared.declared("merge", Reports)
 @click.pass_context
 def merge(ctx: click.Context, runs: tuple[str, ...], config: Path | None, out: Path | None, **files: Any) -> None:
     """Merge the shards of a run, and report the verdict of the whole.
@@ -35,6 +35,6 @@ def merge(ctx: click.Context, runs: tuple[str, ...], config: Path | None, out: P
     merged = merge_shards([find_run(folder, run) for run in runs], folder, command=tuple(sys.argv[1:]))
     for each in merged.lacking:
         say(f"steadyhand: {each}", err=True)
-    reader = RunReader.open(merged.record)
-    unwritten = report(reader, reports)
-    ctx.exit(exit_code(reader, lost=unwritten))
+    reading = Reading.open(merged.record)
+    unwritten = report(reading, reports)
+    ctx.exit(reading.exit_code or (ExitCode.UNDECIDED if unwritten else ExitCode.PASSED))

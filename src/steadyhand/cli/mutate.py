@@ -10,9 +10,9 @@ import click
 from steadyhand.cli import options as shared
 from steadyhand.cli.run import run_in_loop
 from steadyhand.cli.terminal import page, show, write_result
-from steadyhand.compose.builder import judging
+from steadyhand.compose.cast import Casts
 from steadyhand.compose.mutation import Mutation
-from steadyhand.compose.rejudgement import rejudge_options
+from steadyhand.compose.rejudgement import judging, rejudge_options
 from steadyhand.compose.scenarios import load_scenarios, open_registries
 from steadyhand.compose.settings import Settings
 from steadyhand.errors import ExitCode, SetupError, StoreError
@@ -23,18 +23,11 @@ from steadyhand.store.reader import RunReader, find_run
 
 
 @click.command()
-@shared.selection
-@shared.project
-@click.option("--judge", metavar="NAME", help="Judge model to ask where the checks would ask one. [default: none]")
+@shared.paths
+@shared.declared("mutate")
 @click.option("--min-killed", type=click.FloatRange(0, 1), help="Exit with 1 below this share of mutants killed.")
 @click.option("--checks", is_flag=True, help="Also show what each check noticed.")
 @click.option("--json", "json_file", metavar="FILE", help="File to write all mutants to, as JSON; - for stdout.")
-@click.option(
-    "--env-file", type=click.Path(path_type=Path, dir_okay=False), help="File with environment variables for this run."
-)
-@shared.max_cost
-@shared.max_tokens
-@shared.out
 @click.pass_context
 def mutate(
     ctx: click.Context,
@@ -74,7 +67,7 @@ async def mutation_report(selection: Selection, settings: Settings) -> MutationR
     scenarios = load_scenarios(selection, registries)
     if settings.options.judge is None:
         return await _made(Mutation(scenarios, registries), record)
-    async with judging(scenarios, settings, registries) as judge:
+    async with judging(scenarios, Casts(settings, registries)) as judge:
         return await _made(Mutation(scenarios, registries, judge.builder), record)
 
 

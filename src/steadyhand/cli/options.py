@@ -1,18 +1,22 @@
-"""Options shared by several commands."""
+"""Options of commands: those that a run declares, and what several commands share."""
 
 from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, get_args, get_origin
 
 import click
 from click.types import FloatParamType, IntParamType
 
 if TYPE_CHECKING:
+    import msgspec
     from click.shell_completion import CompletionItem
+
+    from steadyhand.records.base import Record
+    from steadyhand.records.config import Option
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -34,109 +38,19 @@ class _Named(click.Path):
         return super().convert(value, param, ctx)
 
 
+class Grouped(click.Option):
+    """An option that stands in a group, where the help has groups."""
+
+    def __init__(self, *args: Any, heading: str = "", **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.heading: str = heading
+
+
 FOLDER = _Named(path_type=Path, file_okay=False)
 FILE = _Named(path_type=Path, dir_okay=False)
 paths = click.argument("paths", nargs=-1, required=True, metavar="PATH...", shell_complete=_complete_path)
 optional_paths = click.argument("paths", nargs=-1, metavar="PATH...", shell_complete=_complete_path)
-out = click.option(
-    "--out",
-    type=FOLDER,
-    help="Folder for run records. [default: .steadyhand/runs]",
-)
-
-
-config = click.option(
-    "--config",
-    type=click.Path(path_type=Path, dir_okay=False, exists=True),
-    help="Configuration file. [default: steadyhand.toml in this folder or the nearest parent]",
-)
-
-
-trust = click.option(
-    "--trust",
-    is_flag=True,
-    help="Allow code, commands and files named by scenarios outside the project.",
-)
-
-max_cost = click.option(
-    "--max-cost", type=click.FloatRange(min=0, min_open=True), help="Stop starting trials once this much is spent."
-)
-
-max_tokens = click.option(
-    "--max-tokens", type=click.IntRange(min=1), help="Stop starting trials once this many tokens are used."
-)
-
-no_progress = click.option("--no-progress", is_flag=True, help="Do not show progress.")
-
-retries = click.option(
-    "--retries", type=click.IntRange(0, 20), help="Number of retries for a failed model call. [default: 2]"
-)
-
-stall_limit = click.option(
-    "--stall-limit",
-    "stall_limit_s",
-    type=click.FloatRange(min=0, min_open=True),
-    help="End the run if providers fail and nothing has succeeded for this long, in seconds. [default: 300]",
-)
-
-strict_judge = click.option(
-    "--strict-judge", is_flag=True, help="Refuse to let a model be judged by itself or by a model from the same vendor."
-)
-
-timeout = click.option(
-    "--timeout",
-    "timeout_s",
-    type=click.FloatRange(min=0, min_open=True),
-    help="Time limit for a model call, in seconds.",
-)
-
-votes = click.option(
-    "--votes",
-    type=click.IntRange(min=1),
-    help="Number of times to ask, for checks that do not set it. [default: as configured, or 1]",
-)
-
-
-wait_limit = click.option(
-    "--wait-limit",
-    "wait_limit_s",
-    type=click.FloatRange(min=0, min_open=True),
-    help="How long a trial may wait for servers in all, in seconds. [default: 120]",
-)
-
-
-def workers(command: F) -> F:
-    """--workers, --engine, --ray-address and --ray-env: where trials run."""
-    command = click.option(
-        "--ray-env",
-        multiple=True,
-        metavar="NAME",
-        help="Environment variable to send to the nodes (repeatable). [default: nodes use their own environment]",
-    )(command)
-    command = click.option(
-        "--ray-address", metavar="HOST:PORT", help="Ray cluster to use. [default: start one on this machine]"
-    )(command)
-    command = click.option(
-        "--engine", type=click.Choice(["local", "ray"]), help="Where the workers run. [default: local]"
-    )(command)
-    return click.option(
-        "--workers",
-        type=click.IntRange(1, 10_000),
-        metavar="N",
-        help="Number of processes that run trials. [default: 1; with Ray, one per processor]",
-    )(command)
-
-
-def project(command: F) -> F:
-    """--config and --plugin, which apply to all scenarios."""
-    command = click.option(
-        "--plugin",
-        "plugins",
-        multiple=True,
-        metavar="NAME",
-        help="Plugin to load: a file, package.module:name or an installed one (repeatable).",
-    )(command)
-    return config(command)
+no_progress = click.option("--no-progress", is_flag=True, cls=Grouped, heading="Output", help="Do not show progress.")
 
 
 class Group(click.Group):
@@ -154,22 +68,18 @@ class Group(click.Group):
 class Headed(click.Command):
     """A command with many options, whose help lists them under headings."""
 
-    def __init__(self, *args: Any, headings: Mapping[str, Sequence[str]], **options: Any) -> None:
+    def __init__(self, *args: Any, headings: Sequence[str], **options: Any) -> None:
         super().__init__(*args, **options)
-        self.headings: Mapping[str, Sequence[str]] = headings
+        self.headings: Sequence[str] = headings
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        rows = {
-            name: record
-            for param in self.get_params(ctx)
-            if isinstance(param, click.Option) and (record := param.get_help_record(ctx)) is not None
-            for name in param.opts[-1:]
-        }
-        for heading, names in self.headings.items():
+        rows: dict[str, list[tuple[str, str]]] = {heading: [] for heading in (*self.headings, "Other")}
+        for param in self.get_params(ctx):
+            if isinstance(param, click.Option) and (record := param.get_help_record(ctx)) is not None:
+                rows[(isinstance(param, Grouped) and param.heading) or "Other"].append(record)
+        for heading, found in rows.items():
             with formatter.section(heading):
-                formatter.write_dl([rows.pop(name) for name in names])
-        with formatter.section("Other"):
-            formatter.write_dl(list(rows.values()))
+                formatter.write_dl(found)
 
 
 def name_numbers(command: click.Command) -> click.Command:
@@ -217,33 +127,78 @@ def one_to_stdout(json_file: str | None, markdown_file: str | None) -> None:
         raise click.UsageError("--json - and --markdown - cannot both be written to stdout; give one of them a file")
 
 
-class PassRateRange(click.FloatRange):
-    """A share above 0. Comparisons let `nan` through, so it is rejected here."""
+class FiniteRange(click.FloatRange):
+    """A number in a range. Comparisons let `nan` through, so it is rejected here."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        share = super().convert(value, param, ctx)
-        if math.isnan(share):
-            self.fail(f"{value} is out of range; expected more than 0 and at most 1", param, ctx)
-        return share
+        amount = super().convert(value, param, ctx)
+        if math.isnan(amount):
+            bounds = [f"{'more than' if self.min_open else 'at least'} {self.min:g}"] if self.min is not None else []
+            if self.max is not None:
+                bounds.append(f"{'less than' if self.max_open else 'at most'} {self.max:g}")
+            self.fail(f"{value} is out of range; expected {' and '.join(bounds)}", param, ctx)
+        return amount
 
 
-def selection(command: F) -> F:
-    """PATH..., --tag, -k and --filter, which select scenarios."""
-    return paths(filters(command))
+_OPENS: dict[str, click.Path] = {
+    "existing file": click.Path(path_type=Path, dir_okay=False, exists=True),
+    "existing folder": click.Path(path_type=Path, file_okay=False),
+    "file": click.Path(path_type=Path, dir_okay=False),
+    "folder": FOLDER,
+}
 
 
-def filters(command: F) -> F:
-    """--tag, -k and --filter."""
-    command = click.option(
-        "--filter",
-        "filters",
-        multiple=True,
-        metavar="PARAM=VALUE",
-        help="Only matrix combinations or targets with this value (repeatable).",
-    )(command)
-    command = click.option(
-        "-k", "expression", metavar="EXPR", help="Only scenarios whose id or name matches, as in 'stemi and not slow'."
-    )(command)
+def declared(command: str, *records: type[Record]) -> Callable[[F], F]:
+    """The options of a run that the command takes, and those of `records`, named as their fields. What an option is,
+    its field declares: see `Option` in `records/config.py`."""
+    import msgspec  # it and the records would take half as long as `--help`
+
+    from steadyhand.records.config import RunOptions, Selection, declared_by, plain_type
+
+    def add(function: F) -> F:
+        for record in reversed((Selection, RunOptions, *records)):
+            fields = {field.name: field for field in msgspec.structs.fields(record)}
+            for name, option in reversed(declared_by(record).items()):
+                if option.flag and command in option.commands:
+                    value = _value(*plain_type(fields[name].type), option)
+                    function = _made(option, fields[name], value, command)(function)
+        return function
+
+    return add
+
+
+def _made(option: Option, field: msgspec.structs.FieldInfo, value: dict[str, Any], command: str) -> Callable[[F], F]:
     return click.option(
-        "--tag", "tags", multiple=True, metavar="TAG", help="Only scenarios with this tag (repeatable)."
-    )(command)
+        *option.flag.split("/"),
+        field.name,
+        cls=Grouped,
+        heading=option.heading,
+        help=_help(option, command),
+        metavar=option.metavar,
+        **({"default": field.default} if isinstance(field.default, str) else {}),
+        **value,
+    )
+
+
+def _help(option: Option, command: str) -> str:
+    text = option.elsewhere.get(command, option.help)
+    return text if "[default" in text or not option.told_default else f"{text} [default: {option.told_default}]"
+
+
+def _value(kind: Any, bounds: msgspec.Meta | None, option: Option) -> dict[str, Any]:
+    """What click has to know of the type."""
+    if kind is bool:
+        return {"is_flag": True}
+    if get_origin(kind) is tuple:
+        return {"multiple": True}
+    if get_origin(kind) is Literal:
+        return {"type": click.Choice(get_args(kind))}
+    if kind is Path:
+        return {"type": _OPENS[option.opens]}
+    if kind is int:
+        least, most = (None, None) if bounds is None else cast("tuple[int | None, ...]", (bounds.ge, bounds.le))
+        return {"type": click.IntRange(least, most) if bounds is not None else int}
+    if kind is float and bounds is not None:
+        least, most = (bounds.gt if bounds.ge is None else bounds.ge), (bounds.lt if bounds.le is None else bounds.le)
+        return {"type": FiniteRange(least, most, min_open=bounds.gt is not None, max_open=bounds.lt is not None)}
+    return {}

@@ -19,7 +19,7 @@ from steadyhand.records.base import counted
 from steadyhand.records.config import RunOptions, Selection
 
 _MOST_TRIALS = 100_000
-_SHARE = shared.PassRateRange(0, 1, min_open=True, max_open=True)
+_SHARE = shared.FiniteRange(0, 1, min_open=True, max_open=True)
 
 
 @click.command()
@@ -29,18 +29,15 @@ _SHARE = shared.PassRateRange(0, 1, min_open=True, max_open=True)
 @click.option(
     "--failures", type=click.IntRange(0, 10_000), default=0, show_default=True, help="Number of failures to allow for."
 )
-@click.option("--model", multiple=True, metavar="NAME", help="Model under test (repeatable).")
-@click.option("--agent", multiple=True, metavar="KIND", help="Agent under test (repeatable).")
-@shared.filters
-@shared.project
+@shared.declared("plan")
 def plan(
     *,
     paths: tuple[str, ...],
     bound: float,
     confidence: float,
     failures: int,
-    model: tuple[str, ...],
-    agent: tuple[str, ...],
+    models: tuple[str, ...],
+    agents: tuple[str, ...],
     config: Path | None,
     plugins: tuple[str, ...],
     **chosen: Any,
@@ -57,6 +54,6 @@ def plan(
     if trials > _MOST_TRIALS:
         raise SetupError(f"a run has at most {_MOST_TRIALS} trials of a scenario; choose a higher bound")
     options = RunOptions(
-        config=config, plugins=plugins, trials=trials, command=tuple(sys.argv[1:]), **under_test(model, agent)
+        config=config, plugins=plugins, trials=trials, command=tuple(sys.argv[1:]), **under_test(models, agents)
     )
     show_plan(Run(Selection(paths=paths, **chosen), options))

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import Any
 
 import click
 
 from steadyhand.cli import options as shared
-from steadyhand.cli.run import Reports, carry_out, report_options
+from steadyhand.cli.run import Reports, carry_out
 from steadyhand.cli.terminal import say
 from steadyhand.compose.rejudgement import rejudge_options
 from steadyhand.compose.run import Run
@@ -20,24 +19,7 @@ from steadyhand.store.reader import find_run
 
 @click.command()
 @click.argument("run", metavar="RUN")
-@shared.project
-@click.option("--judge", metavar="NAME", help="Judge model, as provider/model. [default: as when the run started]")
-@click.option("--rubric", metavar="NAME", help="Rubric to score with, in place of each scenario's own.")
-@shared.votes
-@shared.strict_judge
-@click.option(
-    "--env-file", type=click.Path(path_type=Path, dir_okay=False), help="File with environment variables for this run."
-)
-@click.option("--concurrency", type=click.IntRange(min=1), help="Number of trials to judge at once. [default: 8]")
-@shared.timeout
-@shared.retries
-@shared.wait_limit
-@shared.stall_limit
-@shared.max_cost
-@shared.max_tokens
-@shared.trust
-@shared.out
-@report_options
+@shared.declared("rejudge", Reports)
 @shared.no_progress
 @click.pass_context
 def rejudge(ctx: click.Context, /, run: str, **given: Any) -> None:

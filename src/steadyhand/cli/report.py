@@ -8,21 +8,20 @@ from pathlib import Path
 import click
 
 from steadyhand.cli import options as shared
-from steadyhand.cli.run import whole_exit_code
+from steadyhand.cli.run import tell_flaws
 from steadyhand.cli.terminal import STDOUT, Unwritten, require_own_terminal, say, write_report
-from steadyhand.compose.run import rates_of
 from steadyhand.compose.settings import Settings
 from steadyhand.errors import ExitCode, SetupError
+from steadyhand.reading.run import Reading, sound
 from steadyhand.records.config import RunOptions
-from steadyhand.store.reader import RunReader, find_run
+from steadyhand.store.reader import find_run
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 
 
 @click.command()
 @click.argument("run", metavar="RUN")
-@shared.config
-@shared.out
+@shared.declared("report")
 @click.option("--html", "html_file", type=_FILE, help="Write one HTML file that needs no network; - for stdout.")
 @click.option("--markdown", "markdown_file", type=_FILE, help="Write a short summary in Markdown; - for stdout.")
 @click.option(
@@ -51,28 +50,26 @@ def report(
         raise SetupError("only one of --html and --markdown can go to stdout, and a PDF cannot")
     if html_file == STDOUT:
         require_own_terminal()
-    reader = RunReader.open(find_run(Settings(RunOptions(config=config, out=out)).out, run))
-    rates = rates_of(reader)
+    reading = Reading.open(find_run(Settings(RunOptions(config=config, out=out)).out, run))
     unwritten: list[str] = []
     if html_file is not None:
         from steadyhand.report.html.page import to_html
 
-        unwritten += _write(html_file, to_html(reader, rates))
+        unwritten += _write(html_file, to_html(reading))
     if markdown_file is not None:
-        from steadyhand.report.html.overview import overview
         from steadyhand.report.summary import to_markdown
 
-        summary = to_markdown(overview(reader.header, reader.trials(), rates, status=reader.status))
-        unwritten += _write(markdown_file, [summary.encode("utf-8", "backslashreplace")])
+        unwritten += _write(markdown_file, [to_markdown(reading).encode("utf-8", "backslashreplace")])
     if pdf_file is not None:
         from steadyhand.report.html.page import to_html
         from steadyhand.report.pdf import find_browser, to_pdf
 
         browser = find_browser()
-        unwritten += _write(pdf_file, [to_pdf(to_html(reader, rates), browser)])
+        unwritten += _write(pdf_file, [to_pdf(to_html(reading), browser)])
     if unwritten:
         raise Unwritten("; ".join(unwritten))
-    ctx.exit(whole_exit_code(ExitCode.PASSED, reader))
+    tell_flaws(reading)
+    ctx.exit(sound(ExitCode.PASSED, reading))
 
 
 def _write(file: Path, content: Iterable[bytes]) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from steadyhand.cli import options as shared
-from steadyhand.cli.run import Reports, carry_out, report_options
+from steadyhand.cli.run import Reports, carry_out
 from steadyhand.cli.terminal import say
 from steadyhand.compose.resume import resume_run
 from steadyhand.compose.settings import Settings
@@ -22,21 +22,12 @@ _SHOWN = 10
 
 @click.command()
 @click.argument("run", metavar="RUN")
-@shared.config
-@shared.out
-@click.option(
-    "--concurrency",
-    type=click.IntRange(min=1),
-    help="Number of trials to run at once. [default: as when the run started]",
-)
-@shared.workers
+@shared.declared("resume", Reports)
 @click.option(
     "--force",
     is_flag=True,
     help="Continue even if scenarios, models, judges or anything else the trials depend on has changed.",
 )
-@shared.trust
-@report_options
 @shared.no_progress
 @click.pass_context
 def resume(

@@ -10,17 +10,16 @@ import msgspec
 
 from steadyhand.cli import options as shared
 from steadyhand.cli.terminal import STDOUT, Unwritten, harmless_json, page, say, show, write_report
-from steadyhand.compose.run import rates_of
 from steadyhand.compose.settings import Settings
+from steadyhand.reading.run import Reading
 from steadyhand.records.base import counted
 from steadyhand.records.config import RunOptions
 from steadyhand.report.run_list import render_runs, runs_json
-from steadyhand.store.reader import RunEntry, RunReader, list_runs
+from steadyhand.store.reader import RunEntry, list_runs
 
 
 @click.command()
-@shared.config
-@shared.out
+@shared.declared("runs")
 @click.option(
     "--json", "json_file", type=click.Path(path_type=Path, dir_okay=False), help="Write the list as JSON; - for stdout."
 )
@@ -98,4 +97,4 @@ def _saved(run: RunEntry) -> int:
     """The number of trials that were not needed. Used only for runs with --until, because it reads the record."""
     if run.header is None or run.header.until is None:
         return 0
-    return sum(rate.saved for rate in rates_of(RunReader.open(run.path)))
+    return Reading.open(run.path).saved

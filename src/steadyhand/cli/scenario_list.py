@@ -13,15 +13,19 @@ from steadyhand.compose.scenarios import load_scenarios, open_registries
 from steadyhand.compose.settings import Settings
 from steadyhand.records.config import RunOptions, Selection
 from steadyhand.records.scenario import Scenario
+from steadyhand.spec.load import resolved_files
 
 _COLUMNS = ("id", "name", "domain", "tags")
 
 
 @click.command("list")
-@shared.selection
-@shared.project
+@shared.paths
+@shared.declared("list")
 @click.option(
     "--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Output format."
+)
+@click.option(
+    "--resolved", is_flag=True, help="Print each file merged with the one it extends, with the place of every line."
 )
 def list_scenarios(
     paths: tuple[str, ...],
@@ -31,8 +35,13 @@ def list_scenarios(
     config: Path | None,
     plugins: tuple[str, ...],
     form: Literal["text", "json"],
+    resolved: bool,
 ) -> None:
     """List scenarios with their id, name, domain and tags. Takes the same filters as `run`."""
+    if resolved:
+        for line, place in resolved_files(paths):
+            say(f"{line}  # {place.file}:{place.line}")
+        return
     selection = Selection(paths=paths, tags=tags, expression=expression, filters=filters)
     registries = open_registries(Settings(RunOptions(config=config, plugins=plugins)), checking=True)
     chosen = load_scenarios(selection, registries, note=lambda note: say(f"note: {note}", err=True))

@@ -22,7 +22,9 @@ from steadyhand.records.config import RunOptions
 from steadyhand.report.json_shapes import report_schema
 from steadyhand.spec.schema import FORMATS, json_schemas
 
-_COMMENT = "Written by `steadyhand schema --out FOLDER`. Run it again after installing plugins: it adds their types."
+_COMMENT = (
+    "Written by `steadyhand schema --out-dir FOLDER`. Run it again after installing plugins: it adds their types."
+)
 _WRITTEN: dict[str, Callable[[], dict[str, Any]]] = {
     "report": report_schema,
     "comparison": comparison_schema,
@@ -34,13 +36,13 @@ NAMES = (*FORMATS, *_WRITTEN)
 
 @click.command()
 @click.argument("name", required=False)
-@click.option("--out", type=shared.FOLDER, help="Write one file per schema to this folder.")
-@shared.project
+@click.option("--out-dir", "out", type=shared.FOLDER, help="Write one file per schema to this folder.")
+@shared.declared("schema")
 def schema(name: str | None, out: Path | None, config: Path | None, plugins: tuple[str, ...]) -> None:
     """Print the JSON Schemas of scenario, matrix, rubric and configuration files, and of the JSON output.
 
-    With NAME, print only that one. With --out, write each to NAME.schema.json instead. The types of plugins that are
-    installed, configured or given with --plugin are included.
+    With NAME, print only that one. With --out-dir, write each to NAME.schema.json instead. The types of plugins that
+    are installed, configured or given with --plugin are included.
     """
     if name is not None and name not in NAMES:
         raise SetupError(f"unknown schema {name!r}; expected one of: {', '.join(NAMES)}")

@@ -19,8 +19,8 @@ from steadyhand.records.config import RunOptions, Selection
 
 
 @click.command()
-@shared.selection
-@shared.project
+@shared.paths
+@shared.declared("selftest")
 @click.option(
     "--mutate", is_flag=True, help="Then make the good answers bad, as `mutate` does, and show what is missed."
 )
@@ -60,6 +60,8 @@ def selftest(
     )
     for spec in found.untested:
         say(f"{spec.place}: not tested: {spec.type} comes from a plugin; name it with --plugin", err=True)
+    for spec in found.not_run:
+        say(f"{spec.place}: not tested: {spec.type} checks run code, which only `run` does", err=True)
     if found.without_examples:
         say(f"no examples in: {', '.join(found.without_examples)}", err=True)
     enough = True

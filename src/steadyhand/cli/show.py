@@ -10,9 +10,11 @@ import click
 
 from steadyhand.batch.plan import matcher
 from steadyhand.cli import options as shared
-from steadyhand.cli.run import Reports, exit_code, report_options, show_run, whole_exit_code
+from steadyhand.cli.run import Reports, show_run, tell_flaws
+from steadyhand.cli.terminal import say
 from steadyhand.compose.settings import Settings
 from steadyhand.errors import SetupError
+from steadyhand.reading.run import Reading
 from steadyhand.records.config import RunOptions
 from steadyhand.records.evaluation import Verdict
 from steadyhand.records.run import TrialRecord
@@ -24,8 +26,6 @@ _SHOWN = 5
 
 @click.command()
 @click.argument("run", metavar="RUN")
-@shared.config
-@shared.out
 @click.option("-k", "expression", metavar="EXPR", help="Only trials whose scenario's id or name matches.")
 @click.option(
     "--verdict",
@@ -38,7 +38,7 @@ _SHOWN = 5
     "--trial", "trials", multiple=True, metavar="ID", help="Only this trial, in full: SCENARIO#N or SCENARIO."
 )
 @click.option("--all", "everything", is_flag=True, help="Show every trial that did not pass, one by one, in full.")
-@report_options
+@shared.declared("show", Reports)
 @click.pass_context
 def show(
     ctx: click.Context,
@@ -61,15 +61,18 @@ def show(
     something was inconclusive, ended in error or was not run, or the record is not whole.
     """
     reports = Reports(**files).check()
-    reader = RunReader.open(find_run(Settings(RunOptions(config=config, out=out)).out, run))
-    chosen = _chosen(reader, expression, verdicts, trials)
+    reading = Reading.open(find_run(Settings(RunOptions(config=config, out=out)).out, run))
+    if not reading.is_quick:
+        say(f"reading up to {reading.header.planned:,} trials: the record has no summary", err=True)
+    chosen = _chosen(reading.reader, expression, verdicts, trials)
     detail: Detail = reports.view.detail
     if detail == "normal" and trials:
         detail = "everything"
     elif detail == "normal" and (everything or chosen is not None):
         detail = "all"
-    show_run(reader, reports, View(detail=detail, transcripts=reports.transcripts, chosen=chosen))
-    ctx.exit(whole_exit_code(exit_code(reader, lost=False), reader))
+    show_run(reading, reports, View(detail=detail, transcripts=reports.transcripts, chosen=chosen))
+    tell_flaws(reading)
+    ctx.exit(reading.exit_code)
 
 
 def _chosen(

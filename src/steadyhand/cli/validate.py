@@ -10,8 +10,10 @@ import msgspec
 
 from steadyhand.cli import options as shared
 from steadyhand.cli.terminal import say, say_json
+from steadyhand.compose.cast import Casts
+from steadyhand.compose.check_code import find_code
 from steadyhand.compose.offer import check_offers
-from steadyhand.compose.scenarios import Rubrics, combinations_of, load_files, open_registries
+from steadyhand.compose.scenarios import combinations_of, load_files, open_registries
 from steadyhand.compose.settings import Settings
 from steadyhand.errors import ExitCode
 from steadyhand.records.base import counted
@@ -21,7 +23,7 @@ from steadyhand.spec.load import Loaded
 
 @click.command()
 @shared.paths
-@shared.project
+@shared.declared("validate")
 @click.option(
     "--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Output format."
 )
@@ -59,13 +61,18 @@ def _load(paths: tuple[str, ...], settings: Settings) -> Loaded:
     combinations, problems = combinations_of(loaded, registries)
     for note in (*loaded.notes, *settings.notes(loaded.scenarios)):
         say(f"note: {note}", err=True)
-    problems += Rubrics(settings).check([*loaded.scenarios, *combinations], read=True)
+    casts = Casts(settings, registries)
+    problems += casts.rubrics.check([*loaded.scenarios, *combinations], read=True)
     if loaded.matrices:
         from steadyhand.compose.matrices import check_names
 
-        problems += check_names(combinations, settings, registries)
+        problems += check_names(combinations, casts)
     if not any(problem.level == "error" for problem in (*loaded.problems, *problems)):
-        problems += check_offers([*loaded.scenarios, *combinations], settings, registries)
+        code = find_code([*loaded.scenarios, *combinations], registries)
+        for spec in code.not_run:
+            say(f"note: {spec.place}: not checked: {spec.type} runs code, which only `run` does", err=True)
+        problems += code.problems
+        problems += check_offers([*loaded.scenarios, *combinations], casts)
     return msgspec.structs.replace(loaded, problems=tuple(dict.fromkeys([*loaded.problems, *problems])))
 
 

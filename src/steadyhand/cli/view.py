@@ -18,7 +18,7 @@ from steadyhand.records.config import RunOptions
 
 @click.command()
 @click.argument("folder", metavar="[DIR]", required=False, type=click.Path(path_type=Path, file_okay=False))
-@shared.config
+@shared.declared("view")
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port on 127.0.0.1. [default: any free one]")
 @click.option("--no-browser", is_flag=True, help="Print the link without opening it.")
 @click.option(

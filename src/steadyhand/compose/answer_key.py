@@ -15,12 +15,13 @@ from pathlib import Path
 
 from steadyhand.children.key_watch import find_watch
 from steadyhand.children.room import find_room
-from steadyhand.compose.scenarios import Rubrics
-from steadyhand.compose.settings import ModelRef, Settings
+from steadyhand.compose.cast import Cast, Choice
+from steadyhand.compose.check_code import check_files
+from steadyhand.compose.settings import Settings
 from steadyhand.errors import SetupError
 from steadyhand.ports.isolation import Isolation, NoIsolation
 from steadyhand.records.isolation import AnswerKey
-from steadyhand.records.scenario import Scenario, evaluation_specs
+from steadyhand.records.scenario import evaluation_specs
 from steadyhand.spec.config import SHIPPED, files_of
 from steadyhand.store.schema import APPLICATION_ID
 from steadyhand.store.schema import SUFFIX as RECORD
@@ -41,10 +42,11 @@ _OURS = re.compile(
 _OUR_ENDINGS = (".json", ".jsonl", ".csv", ".html", ".xml", RECORD)
 
 
-def answer_key(scenarios: Sequence[Scenario], settings: Settings, workspaces: Path) -> AnswerKey:
+def answer_key(casts: Sequence[Cast], settings: Settings, workspaces: Path) -> AnswerKey:
     """Raises `SetupError` if the records are in a folder that agents need."""
-    named = {os.path.realpath(path) for path in _named(scenarios, settings)}
+    named = {os.path.realpath(path) for path in _named(casts, settings)}
     files = {path for path in named if Path(path).is_file() and not path.endswith(".py")}
+    files |= {os.path.realpath(file.path) for cast in casts for file in check_files(cast.scenario, cast.registry)}
     project = {os.path.realpath(settings.project.folder), os.path.realpath(Path.cwd())}
     folders = {path for path in named if Path(path).is_dir()} | {os.path.realpath(SHIPPED), _records(settings)}
     repositories = {found for file in (*files, *project) for found in _repositories(Path(file))}
@@ -67,26 +69,27 @@ def answer_key(scenarios: Sequence[Scenario], settings: Settings, workspaces: Pa
     )
 
 
-def _named(scenarios: Sequence[Scenario], settings: Settings) -> Iterator[str | Path]:
+def _named(casts: Sequence[Cast], settings: Settings) -> Iterator[str | Path]:
     """What the scenarios and the options name."""
-    options, config, rubrics = settings.options, settings.config, Rubrics(settings)
-    for scenario in scenarios:
+    options, config = settings.options, settings.config
+    for cast in casts:
+        scenario = cast.scenario
         yield from files_of(scenario)
         yield from (spec.place.file for spec in evaluation_specs(scenario))
         yield from (mock.place.file for mock in scenario.setup.mocks)
-        if (rubric := rubrics.file(scenario)) is not None:
-            yield rubric
-        for ref in (settings.model(scenario), settings.judge(scenario), settings.user_model(scenario)):
-            yield from _file_of(ref)
+        if cast.rubric is not None:
+            yield cast.rubric.value
+        for chosen in (cast.model, cast.judge, cast.user):
+            yield from _file_of(chosen)
     yield from (path for path in (options.replay, options.record, options.rejudge, options.judge_canaries) if path)
     yield config.folder / (config.calibration.file or "calibration.json")
 
 
-def _file_of(ref: ModelRef | None) -> Iterator[Path]:
+def _file_of(chosen: Choice | None) -> Iterator[Path]:
     """The file that answers for a model, as that of `scripted/FILE` does."""
-    if ref is not None and (rest := ref.name.partition("/")[2]):
+    if chosen is not None and (rest := chosen.value.partition("/")[2]):
         with contextlib.suppress(OSError, ValueError):
-            file = ref.folder / rest
+            file = chosen.folder / rest
             if file.is_file() and file.stat().st_size < _LARGEST_TEXT:
                 yield file
 
@@ -96,7 +99,7 @@ def _records(settings: Settings) -> str:
     folder, needed = Path(os.path.realpath(settings.out)), _needed(settings)
     if _holds(str(folder), needed):
         raise SetupError(
-            f"the folder for run records, {folder}, contains the project; choose one of its own with --out"
+            f"the folder for run records, {folder}, contains the project; choose one of its own with --runs"
         )
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -214,7 +217,7 @@ def _is_in(path: str, folder: str) -> bool:
     return path == folder or path.startswith(f"{folder}/")
 
 
-def choose_isolation(scenarios: Sequence[Scenario], settings: Settings, workspaces: Path) -> tuple[Isolation, str]:
+def choose_isolation(casts: Sequence[Cast], settings: Settings, workspaces: Path) -> tuple[Isolation, str]:
     """The best that the user permits and the machine can do, and what to say about it, if anything.
 
     Raises `SetupError` if the user asked for something that cannot be had.
@@ -224,7 +227,7 @@ def choose_isolation(scenarios: Sequence[Scenario], settings: Settings, workspac
         return NoIsolation(), ""
     reasons: list[str] = []
     try:
-        key = answer_key(scenarios, settings, workspaces)
+        key = answer_key(casts, settings, workspaces)
     except SetupError as error:
         if choice != "auto":
             raise SetupError(f"--isolation {choice}: {error}") from error

@@ -12,12 +12,13 @@ from typing import NamedTuple
 
 import msgspec
 
-from steadyhand.compose.builder import Builder, judging
+from steadyhand.compose.builder import Builder
+from steadyhand.compose.cast import Cast, Casts, Choice
 from steadyhand.compose.fingerprint import Fingerprints
 from steadyhand.compose.models import Judges, Models
-from steadyhand.compose.rejudgement import rejudge_options
+from steadyhand.compose.rejudgement import judging, rejudge_options
 from steadyhand.compose.scenarios import ScenarioRegistries, load_scenarios, open_registries, with_safe_ids
-from steadyhand.compose.settings import ModelRef, Settings
+from steadyhand.compose.settings import Settings
 from steadyhand.engine.context import TrialParts
 from steadyhand.engine.rejudgement import CheckKey, key_of, rejudge
 from steadyhand.errors import SetupError, StoreError, UsageError
@@ -47,53 +48,51 @@ def calibration_file(settings: Settings) -> Path:
 class Doubts:
     """Why a judge may not decide a check, if the configuration requires calibration. The judge is still asked."""
 
-    def __init__(self, settings: Settings, redactor: Redactor, registries: ScenarioRegistries) -> None:
-        self._settings = settings
-        self._fingerprints = Fingerprints(settings, redactor, registries)
+    def __init__(self, casts: Casts, redactor: Redactor) -> None:
+        self._settings = casts.settings
+        self._fingerprints = Fingerprints(casts, redactor)
         self._known: dict[str, Calibration] | None = None
         self._found: dict[str, Mapping[int, str]] = {}
 
-    def of(self, scenario: Scenario, judges: Judges) -> Mapping[int, str]:
+    def of(self, cast: Cast, judges: Judges) -> Mapping[int, str]:
         """Keyed by the identity of the check's specification. Raises `StoreError` if the calibrations cannot be
         read."""
         if not self._settings.config.calibration.required:
             return {}
-        if scenario.id not in self._found:
-            asked = judges.of_checks(scenario)
-            reasons = {id(spec): self._reason(spec, ref, scenario, judges) for spec, ref in asked}
-            self._found[scenario.id] = {spec: reason for spec, reason in reasons.items() if reason is not None}
-        return self._found[scenario.id]
+        known = cast.scenario.id
+        if known not in self._found:
+            asked = judges.of_checks(cast)
+            reasons = {id(spec): self._reason(spec, judge, cast, judges) for spec, judge in asked}
+            self._found[known] = {spec: reason for spec, reason in reasons.items() if reason is not None}
+        return self._found[known]
 
-    def _reason(self, spec: EvaluationSpec, ref: ModelRef, scenario: Scenario, judges: Judges) -> str | None:
+    def _reason(self, spec: EvaluationSpec, judge: Choice, cast: Cast, judges: Judges) -> str | None:
         file = calibration_file(self._settings)
         if self._known is None:
             self._known = read_calibrations(file)
-        found = self._known.get(ref.name)
+        found = self._known.get(judge.value)
         if found is None:
             return (
-                f"not decided: the judge {ref.name} is not calibrated: {file.name} has no entry for it; "
-                f"run `steadyhand calibrate LABELS --judge {ref.name}`"
+                f"not decided: the judge {judge.value} is not calibrated: {file.name} has no entry for it; "
+                f"run `steadyhand calibrate LABELS --judge {judge.value}`"
             )
-        stale = self._stale(found, spec, ref, scenario, judges)
+        stale = self._stale(found, spec, judge, cast, judges)
         if stale is not None:
-            return (
-                f"not decided, as the calibration of the judge {ref.name} is stale: {stale} since; calibrate it again"
-            )
+            told = f"the calibration of the judge {judge.value} is stale"
+            return f"not decided, as {told}: {stale} since; calibrate it again"
         short = shortfall(found.overall, self._settings.config.calibration)
-        return None if short is None else f"not decided: the judge {ref.name} is below the bar: {short}"
+        return None if short is None else f"not decided: the judge {judge.value} is below the bar: {short}"
 
-    def _stale(
-        self, found: Calibration, spec: EvaluationSpec, ref: ModelRef, scenario: Scenario, judges: Judges
-    ) -> str | None:
-        judge = judges.get(scenario)
-        if found.judge_digest != self._fingerprints.judge(ref, scenario):
+    def _stale(self, found: Calibration, spec: EvaluationSpec, judge: Choice, cast: Cast, judges: Judges) -> str | None:
+        built = judges.get(cast)
+        if found.judge_digest != self._fingerprints.judge(judge, cast):
             return "the judge has changed"
-        if judge is None or found.prompt_digest != instructions_digest(judge):
+        if built is None or found.prompt_digest != instructions_digest(built):
             return "the judge's prompt has changed"
         if found.settings_digest != self._fingerprints.judge_settings():
             return "the judge's settings have changed"
         name = spec.name or spec.type
-        digests = {each.digest for each in found.checks if (each.scenario, each.name) == (scenario.id, name)}
+        digests = {each.digest for each in found.checks if (each.scenario, each.name) == (cast.scenario.id, name)}
         return f"the check {name!r} has changed" if digests and spec_digest(spec) not in digests else None
 
 
@@ -309,14 +308,22 @@ async def calibrate(labels: Path, settings: Settings) -> Calibrated:
         first = f" ({cases.skipped[0]})" if cases.skipped else "; write pass or fail in the column `label`"
         raise SetupError(f"{labels} has no label that can be compared{first}")
     scenarios = list({case.scenario.id: case.scenario for case in found}.values())
-    if any(settings.judge(scenario) is None for scenario in scenarios):
+    casts = Casts(settings, registries)
+    if any(cast.judge is None for cast in casts.all(scenarios)):
         raise SetupError("no judge is set; name one with `--judge provider/model` or `judge` in steadyhand.toml")
-    async with judging(scenarios, settings, registries) as open_judge:
+    async with judging(scenarios, casts) as open_judge:
         asked = await ask_all(open_judge.builder, found, open_judge.prices, concurrency=settings.concurrency)
-        judges = Judges(Models(registries, settings, open_judge.tape), settings, registries)
-        fingerprints = Fingerprints(settings, redactor, registries)
-        made = calibrations_of(Compared(found, asked.cases), judges, fingerprints, labels=labels, skipped=cases.skipped)
+        used = _Used(casts, Judges(Models(settings, open_judge.tape), casts), Fingerprints(casts, redactor))
+        made = calibrations_of(Compared(found, asked.cases), used, labels=labels, skipped=cases.skipped)
     return Calibrated(made, asked.cases, cases.skipped, asked.spent)
+
+
+class _Used(NamedTuple):
+    """Who judged."""
+
+    casts: Casts
+    judges: Judges
+    fingerprints: Fingerprints
 
 
 class Compared(NamedTuple):
@@ -326,36 +333,27 @@ class Compared(NamedTuple):
     judged: Sequence[JudgedCase]
 
 
-def calibrations_of(
-    compared: Compared, judges: Judges, fingerprints: Fingerprints, *, labels: Path, skipped: Sequence[str]
-) -> list[Calibration]:
+def calibrations_of(compared: Compared, used: _Used, *, labels: Path, skipped: Sequence[str]) -> list[Calibration]:
     """One for each judge that was asked; usually there is one."""
     verdicts = {(each.run, each.scenario, each.trial, each.check): each for each in compared.judged}
-    by_judge: dict[str, list[tuple[LabelledCase, JudgedCase, ModelRef]]] = {}
+    by_judge: dict[str, list[tuple[LabelledCase, JudgedCase, Choice]]] = {}
     for case in compared.cases:
-        refs = {spec_digest(spec): ref for spec, ref in judges.of_checks(case.scenario)}
-        ref = refs.get(case.result.digest)
-        if ref is not None:
+        chosen = {spec_digest(spec): judge for spec, judge in used.judges.of_checks(used.casts.of(case.scenario))}
+        judge = chosen.get(case.result.digest)
+        if judge is not None:
             label = case.label
             judged = verdicts[case.origin, label.scenario, label.trial, label.check]
-            by_judge.setdefault(ref.name, []).append((case, judged, ref))
+            by_judge.setdefault(judge.value, []).append((case, judged, judge))
     digest = hashlib.sha256(labels.read_bytes()).hexdigest()[:12]
-    return [
-        _calibration(found, judges, fingerprints, labels=f"{labels.name} {digest}", skipped=skipped)
-        for found in by_judge.values()
-    ]
+    return [_calibration(found, used, labels=f"{labels.name} {digest}", skipped=skipped) for found in by_judge.values()]
 
 
 def _calibration(
-    found: Sequence[tuple[LabelledCase, JudgedCase, ModelRef]],
-    judges: Judges,
-    fingerprints: Fingerprints,
-    *,
-    labels: str,
-    skipped: Sequence[str],
+    found: Sequence[tuple[LabelledCase, JudgedCase, Choice]], used: _Used, *, labels: str, skipped: Sequence[str]
 ) -> Calibration:
-    scenario, ref = found[0][0].scenario, found[0][2]
-    judge = judges.get(scenario)
+    cast, chosen = used.casts.of(found[0][0].scenario), found[0][2]
+    judge, fingerprints = used.judges.get(cast), used.fingerprints
+    rubrics = {case.scenario.id: fingerprints.rubric(used.casts.of(case.scenario)) for case, _, _ in found}
     checks: dict[tuple[str, str, str], list[Case]] = {}
     classes: dict[str, list[Case]] = {}
     for case, judged, _ in found:
@@ -366,15 +364,15 @@ def _calibration(
         classes.setdefault(OTHER if kind is None else kind.value, []).append(compared)
     name, _, digest = labels.rpartition(" ")
     return Calibration(
-        judge=ref.name,
-        judge_digest=fingerprints.judge(ref, scenario),
+        judge=chosen.value,
+        judge_digest=fingerprints.judge(chosen, cast),
         prompt_digest="" if judge is None else instructions_digest(judge),
         settings_digest=fingerprints.judge_settings(),
         at=datetime.now(UTC).isoformat(timespec="seconds"),
         labels=name,
         labels_digest=digest,
         overall=agreement(Case(label=judged.label, judged=judged.judged) for _, judged, _ in found),
-        rubrics={case.scenario.id: rubric for case, _, _ in found if (rubric := fingerprints.rubric(case.scenario))},
+        rubrics={scenario_id: rubric for scenario_id, rubric in rubrics.items() if rubric},
         checks=tuple(
             CheckAgreement(scenario=scenario_id, name=check, digest=asked, figures=agreement(each))
             for (scenario_id, check, asked), each in checks.items()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -10,19 +9,18 @@ from typing import Any
 
 import msgspec
 
-from steadyhand.compose.run import rates_of
 from steadyhand.errors import SetupError, StoreError
 from steadyhand.judging.baseline import Baseline, side_of
-from steadyhand.judging.comparison_side import Sample, Side, TrialFacts, gather, safe_time
-from steadyhand.judging.cost import Prices, spent_on
+from steadyhand.judging.comparison_side import Sample, SampleCollector, Side, TrialFacts
 from steadyhand.judging.run_comparison import Change, Comparison, ToldMessage, ToldTrial, compare_sides
+from steadyhand.reading.run import Reading
+from steadyhand.reading.samples import check_label, paired_id, unit_of
 from steadyhand.records.base import Record
-from steadyhand.records.chat import Role
+from steadyhand.records.chat import Role, SafetyAtDeadline
 from steadyhand.records.evaluation import FailureClass, LatencyTier, Verdict
 from steadyhand.records.location import Place
-from steadyhand.records.run import Target, TrialKey, exported_transcript
-from steadyhand.store.figures import CheckFigures, TrialFigures, read_figures
-from steadyhand.store.reader import RunReader, find_run
+from steadyhand.records.run import Judged, Target, TrialKey, exported_transcript
+from steadyhand.store.reader import find_run
 
 TRANSCRIPTS = 50
 """The maximum number of changed scenarios in a comparison that are shown with transcripts."""
@@ -31,32 +29,13 @@ MESSAGE_LENGTH = 20_000
 _MAGIC = b"SQLite format 3\x00"
 
 
-def unit_of(recorded_id: str, agent: str, model: str | None, target: Target | None = None) -> tuple[str, str]:
-    """The key for pairing trials: the scenario, which is the same for all targets, and the target.
-
-    The target is the model if it was asked directly, else the agent, with its model if the run chose one. What a matrix
-    varies besides the two is part of the scenario.
-    """
-    label = model if model is not None and agent == f"model:{model}" else agent
-    if target is None:
-        return recorded_id, label
-    if label and target.model is not None and target.model not in label:
-        label = f"{label}, {target.model}"
-    return paired_id(target), label
-
-
-def paired_id(target: Target) -> str:
-    cell = ",".join(f"{name}={value}" for name, value in sorted(target.cell.items()))
-    return f"{target.scenario}[{cell}]" if cell else target.scenario
-
-
 class ComparedSource(Record):
     """A run, report or baseline as it was read. `trial` finds one of its trials to show; None if it has no trials.
-    `reader` is that of its record, if it is a run."""
+    `reading` is that of its record, if it is a run."""
 
     side: Side
     trial: Callable[[str, int, str], ToldTrial | None]
-    reader: RunReader | None = None
+    reading: Reading | None = None
 
     def only(self, target: str) -> ComparedSource:
         """One target of it. Raises a `SetupError` that lists the targets."""
@@ -94,24 +73,17 @@ def _open(path: Path) -> ComparedSource:
     try:
         with path.open("rb") as stream:
             is_record = stream.read(len(_MAGIC)) == _MAGIC
-        return _of_record(path) if is_record else _of_file(path)
+        return read_source(Reading.open(path)) if is_record else _of_file(path)
     except OSError as error:
         raise StoreError(f"{path} cannot be read: {error.strerror}") from error
 
 
-def read_source(reader: RunReader) -> ComparedSource:
+def read_source(reading: Reading) -> ComparedSource:
     """A run by its record."""
-    header, prices = reader.header, Prices.of_run(reader.header)
-    targets = header.targets
-    samples = gather(
-        (_facts(each, prices, targets.get(each.key.scenario_id)) for each in read_figures(reader)),
-        planned=_needed(reader),
-        fingerprints=header.fingerprints,
-        paired={recorded_id: paired_id(target) for recorded_id, target in targets.items()},
-    )
+    header, targets = reading.header, reading.header.targets
 
     def trial(scenario_id: str, index: int, target: str) -> ToldTrial | None:
-        found = reader.trial(TrialKey(scenario_id=scenario_id, index=index))
+        found = reading.trial(TrialKey(scenario_id=scenario_id, index=index))
         if found is None or unit_of(scenario_id, found.agent, found.model, targets.get(scenario_id))[1] != target:
             return None
         said: list[tuple[Role, str]] = [
@@ -123,54 +95,11 @@ def read_source(reader: RunReader) -> ComparedSource:
         name=header.id,
         run_id=header.id,
         started_at=header.started_at,
-        samples=samples,
-        finished=reader.finished,
+        samples=reading.samples,
+        finished=reading.status == "finished",
         stopped_early=header.until is not None,
     )
-    return ComparedSource(side=side, trial=trial, reader=reader)
-
-
-def _needed(reader: RunReader) -> dict[str, int]:
-    """The number of planned trials per scenario, without those that were skipped because it was decided."""
-    if reader.header.until is None:
-        return dict(reader.planned_per_scenario())
-    return {rate.scenario_id: rate.total for rate in rates_of(reader)}
-
-
-def _of_record(path: Path) -> ComparedSource:
-    return read_source(RunReader.open(path))
-
-
-def _facts(trial: TrialFigures, prices: Prices, of_run: Target | None) -> TrialFacts:
-    judged = trial.judged
-    cost: float | None = 0.0
-    for call in trial.calls:
-        if call.purpose == "agent" and cost is not None:
-            spent = spent_on(call, prices)
-            cost = cost + spent.cost if spent.cost_known else None
-    scenario_id, target = unit_of(trial.key.scenario_id, trial.agent, trial.model, of_run)
-    return TrialFacts(
-        recorded_id=trial.key.scenario_id,
-        scenario_id=scenario_id,
-        index=trial.key.index,
-        target=target,
-        place=trial.place,
-        verdict=judged.verdict,
-        latency_ms=judged.latency_ms,
-        latency_cut=judged.latency_cut,
-        latency_spoiled=bool(judged.latency_spoiled),
-        tier=judged.latency_tier,
-        safe_ms=safe_time(judged),
-        safety=judged.safety_score,
-        classes=judged.failure_classes,
-        checks=tuple(map(_check_label, trial.checks)),
-        judges=tuple(each.judge for each in trial.checks if each.judge is not None),
-        cost=cost if trial.calls else None,
-    )
-
-
-def _check_label(check: CheckFigures | _Check) -> str:
-    return check.name or f"{check.type} ({check.path or 'no path'})"
+    return ComparedSource(side=side, trial=trial, reading=reading)
 
 
 def _told(key: TrialKey, verdict: Verdict, reason: str, said: Sequence[tuple[Role, str]]) -> ToldTrial:
@@ -233,7 +162,7 @@ class _Trial(msgspec.Struct):
     latency_cut: bool
     latency_not_graded: tuple[str, ...]
     time_to_safe_ms: float | None
-    safety_at_deadline: Any
+    safety_at_deadline: dict[str, bool | None] | None
     times_not_known: str | None
     safety_score: float | None
     failure_classes: tuple[FailureClass, ...]
@@ -310,8 +239,10 @@ def _of_report(report: _Report) -> ComparedSource:
         each.id: Target(**msgspec.structs.asdict(each.target)) for each in report.scenarios if each.target is not None
     }
     facts = [_facts_of_report(each, targets.get(each.scenario.id)) for each in report.trials]
-    samples = gather(
-        facts,
+    collector = SampleCollector()
+    for fact in facts:
+        collector.add(fact)
+    samples = collector.samples(
         planned={each.id: each.trials.total for each in report.scenarios},
         fingerprints=report.run.fingerprints,
         paired={recorded_id: paired_id(target) for recorded_id, target in targets.items()},
@@ -339,9 +270,13 @@ def _of_report(report: _Report) -> ComparedSource:
 
 
 def _facts_of_report(trial: _Trial, of_run: Target | None) -> TrialFacts:
-    safe_ms = trial.time_to_safe_ms
-    if safe_ms is None and trial.safety_at_deadline is not None and trial.times_not_known is None:
-        safe_ms = math.inf
+    judged = Judged(
+        verdict=trial.verdict,
+        reason=trial.reason,
+        time_to_safe_ms=trial.time_to_safe_ms,
+        safety_at_deadline=None if trial.safety_at_deadline is None else SafetyAtDeadline(**trial.safety_at_deadline),
+        times_unknown=trial.times_not_known,
+    )
     agents = trial.cost.by_purpose.get("agent")
     scenario_id, target = unit_of(trial.scenario.id, trial.agent, trial.model, of_run)
     return TrialFacts(
@@ -355,10 +290,10 @@ def _facts_of_report(trial: _Trial, of_run: Target | None) -> TrialFacts:
         latency_cut=trial.latency_cut,
         latency_spoiled=bool(trial.latency_not_graded),
         tier=trial.latency_tier,
-        safe_ms=safe_ms,
+        safe_ms=judged.safe_ms,
         safety=trial.safety_score,
         classes=trial.failure_classes,
-        checks=tuple(map(_check_label, trial.evaluations)),
+        checks=tuple([check_label(each.type, each.name, each.path) for each in trial.evaluations]),
         judges=tuple(each.judge.model for each in trial.evaluations if each.judge is not None),
         cost=agents.cost if agents is not None and trial.cost.complete else None,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -14,25 +15,23 @@ import msgspec
 from steadyhand.batch.local import Batch, InProcess, Perform, PrecededExecutor, trial_runner
 from steadyhand.batch.plan import PlannedPart
 from steadyhand.batch.provider import ProviderGate
-from steadyhand.compose.builder import Builder
-from steadyhand.compose.fingerprint import Fingerprints, total
-from steadyhand.compose.models import Tape
-from steadyhand.compose.run import Run, clean_workspaces
-from steadyhand.compose.stall import RunWatch
-from steadyhand.engine.import_guard import no_imports
-from steadyhand.engine.limits import LagMonitor
-from steadyhand.engine.model_call import OpenGate
+from steadyhand.compose.builder import Builder, RunParts, no_doubts
+from steadyhand.compose.fingerprint import total
+from steadyhand.compose.isolation import clean_workspaces
+from steadyhand.compose.models import Tape, build_gate
+from steadyhand.compose.run import Run
+from steadyhand.engine.import_guard import VARIABLE, no_imports
+from steadyhand.engine.limits import LagMonitor, SpendingLimit
+from steadyhand.engine.model_call import ODD_USAGE, OpenGate
 from steadyhand.errors import SteadyhandError, StoreError
 from steadyhand.judging.cost import Prices
-from steadyhand.judging.rates import (
-    percent,
-    required_of,
-)
-from steadyhand.judging.sequential import fewest_passes
 from steadyhand.ports.executor import Executor
-from steadyhand.ports.observer import RunObserver
-from steadyhand.records.run import PlannedTrial, RunHeader, RunHealth, TrialRecord
-from steadyhand.records.scenario import Scenario, evaluation_specs
+from steadyhand.ports.model import Gate
+from steadyhand.ports.observer import RunObserver, reads_whole_trials
+from steadyhand.records.config import RunOptions
+from steadyhand.records.evaluation import Verdict
+from steadyhand.records.event import Noted
+from steadyhand.records.run import PlannedTrial, RunHeader, RunHealth, TrialKey, TrialRecord
 from steadyhand.report.progress import RedactedProgress
 from steadyhand.store.labels import read_labels
 from steadyhand.store.reader import RunReader
@@ -40,6 +39,7 @@ from steadyhand.store.schema import PlanEntry, still_to_do
 from steadyhand.store.writer import RunWriter
 
 if TYPE_CHECKING:
+    from steadyhand.children.nursery import Nursery
     from steadyhand.compose.calibration import Canaries
     from steadyhand.compose.executors import Workers
 
@@ -52,6 +52,7 @@ class Stops(Protocol):
 
 
 _LOOK_S = 0.1
+_STALL_LOOK_S = 1.0
 
 Attend = Callable[[Callable[[str], None]], AbstractContextManager[Stops]]
 """Entered around the trials, in the task that runs them, with a function that shows a message to the user."""
@@ -77,6 +78,18 @@ class Execution:
         self._gate: ProviderGate | OpenGate | None = None
         self._lag: LagMonitor | None = None
         self._workers: Workers | None = None
+        self._nursery: Nursery | None = None
+        self._told: dict[str, None] = {}
+        self._budget: SpendingLimit = budget_of(run)
+        if run.record is not None and self._budget.limited:
+            self._budget.count_spent(RunReader.open(run.record).trials())
+
+    def prepare_workers(self) -> None:
+        """Workers then start in a moment. Only a caller that runs no event loop and no threads yet can do that."""
+        if self._run.uses_workers:
+            from steadyhand.compose.executors import open_nursery
+
+            self._nursery = open_nursery(self._run)
 
     async def execute(self, observers: Sequence[RunObserver], *, attend: Attend | None = None) -> Path:
         """Run and record every pending trial, and return the path of the record.
@@ -93,6 +106,8 @@ class Execution:
             raise
         finally:
             tape.close()
+            if self._nursery is not None:
+                self._nursery.close()
 
     def health(self) -> RunHealth:
         """What is delaying the run right now. May be called from another thread, at any time."""
@@ -107,24 +122,26 @@ class Execution:
         return self._lag.recent_worst_ms() if self._lag is not None else 0.0
 
     async def _execute(self, tape: Tape, observers: Sequence[RunObserver], attend: Attend) -> Path:
-        def note(message: str) -> None:
-            _tell(observers, message)
+        run = self._run
 
-        self._gate = self._run.gate(note, spaced=not self._run.uses_workers)
+        def note(message: str) -> None:
+            if message not in self._told:  # every worker finds what the others find
+                self._told[message] = None
+                _tell(observers, message)
+
+        self._gate = build_gate(run.providers, run.settings, note, spaced=not run.uses_workers)
         with LagMonitor() as lag:
             self._lag = lag
-            builder = self._run.builder(lag, self._gate, tape=tape)
+            builder = builder_of(run, lag, self._gate, self._budget, tape)
             try:
-                if self._run.origin is None:
-                    builder.prepare(self._run.scenarios)
+                if run.origin is None:
+                    builder.prepare(run.scenarios, runs_agents=not run.uses_workers)
                 else:
-                    builder.prepare_judging(self._run.scenarios)
-                for message in (*self._run.notes, *self._run.settings.notes(self._run.scenarios)):
+                    builder.prepare_judging(run.scenarios)
+                for message in (*run.notes, *run.settings.notes(run.scenarios), *run.cannot_pass()):
                     note(message)
-                for message in self._cannot_pass():
+                for message in builder.out_of_reach():
                     note(message)
-                for message, count in builder.out_of_reach.items():
-                    note(f"{message} ({count} scenarios)" if count > 1 else message)
                 self._canaries = self._prepare_canaries(builder)
                 with attend(note) as interrupts:
                     await self._open_workers(note, interrupts)
@@ -134,7 +151,7 @@ class Execution:
                 if self._workers is not None:
                     await asyncio.shield(self._workers.close())
                 for problem in await builder.close():
-                    note(problem)
+                    _tell(observers, problem)
                 if self._workers is not None:
                     clean_workspaces()  # of a worker that was killed
 
@@ -146,7 +163,7 @@ class Execution:
         from steadyhand.compose.executors import open_workers
 
         assert isinstance(self._gate, ProviderGate), "a replay runs in one process"
-        opening = asyncio.ensure_future(open_workers(self._run, self._gate, note))
+        opening = asyncio.ensure_future(open_workers(self._run, self._gate, self._budget, note, self._nursery))
         try:
             while not opening.done() and not interrupts.stopping:
                 await asyncio.wait([opening], timeout=_LOOK_S)
@@ -158,31 +175,17 @@ class Execution:
             raise KeyboardInterrupt
         self._workers = opening.result()
 
-    def _cannot_pass(self) -> list[str]:
-        """A note for each maximum number of trials that is too low for the test ever to pass."""
-        if self._header.until is None:
-            return []
-        short: dict[str, int] = {}
-        for scenario_id, trials in self._run.planned.per_scenario().items():
-            required = required_of(self._header, scenario_id) or 1.0
-            needed = fewest_passes(required, self._header.alpha)
-            if needed is not None and trials < needed:
-                told = f"--until decided can never say passed with {trials} trials: {percent(required)} at alpha "
-                told += f"{self._header.alpha:g} needs at least {needed}, all passed"
-                short[told] = short.get(told, 0) + 1
-        return [f"{message} ({count} scenarios)" if count > 1 else message for message, count in short.items()]
-
     def _prepare_canaries(self, builder: Builder) -> Canaries | None:
         """Raises `UsageError` if the file is invalid."""
-        file = self._run.settings.options.judge_canaries
+        run, file = self._run, self._run.settings.options.judge_canaries
         if file is None or self._header.canaries is not None:
             return None
         from steadyhand.compose.calibration import Canaries, Cases
 
-        cases = Cases(self._run.settings, self._run.registries, self._run.redactor)
-        found = cases.of(read_labels(file), self._run.scenarios)
-        canaries = Canaries(file, cases, found, trials=len(self.pending), seed=self._run.seed)
-        known = {scenario.id for scenario in self._run.scenarios}
+        cases = Cases(run.settings, run.casts.registries, run.redactor)
+        found = cases.of(read_labels(file), run.scenarios)
+        canaries = Canaries(file, cases, found, trials=len(self.pending), seed=run.seed)
+        known = {scenario.id for scenario in run.scenarios}
         builder.prepare_judging([each for each in canaries.scenarios if each.id not in known])
         return canaries
 
@@ -202,7 +205,7 @@ class Execution:
         batch = self._batch(builder, writer, tape, observers, interrupts)
         self._began = time.monotonic()
         try:
-            with no_imports():
+            with no_imports() if os.environ.get(VARIABLE) else nullcontext():
                 await self._unless_stalled(watch, batch.run(self.pending))
             await self._ask_rest(builder, interrupts)
             self.broken = tape.broken
@@ -246,28 +249,20 @@ class Execution:
             looking.cancel()
 
     def _writer(self) -> RunWriter:
-        if self._run.record is not None:
-            return RunWriter.open(self._run.record, redactor=self._run.redactor)
-        prints = self._run.fingerprints()
+        run = self._run
+        if run.record is not None:
+            return RunWriter.open(run.record, redactor=run.redactor)
+        prints = run.fingerprints()
         self._header = msgspec.structs.replace(self._header, fingerprints=prints)
-        if self._run.settings.options.shard is not None:
+        if run.settings.options.shard is not None:
             from steadyhand.compose.shards import shard_of
 
-            made = Fingerprints(self._run.settings, self._run.redactor, self._run.registries)
-            parts = {scenario.id: total(made.parts(scenario)) for scenario in self._run.unsharded}
-            shard = shard_of(self._run.unsharded, self._run.settings, self._run.settings.options.shard, parts)
+            parts = {each: total(found) for each, found in run.fingerprints(run.unsharded).items()}
+            shard = shard_of(run.unsharded, run.casts, run.settings.options.shard, parts)
             self._header = msgspec.structs.replace(self._header, shard=shard)
         digests = {scenario_id: total(parts) for scenario_id, parts in prints.items()}
-        entries = (
-            PlanEntry(key=each.key, seed=each.seed, digest=digests[each.scenario.id]) for each in self._run.planned
-        )
-        return RunWriter.create(
-            self._run.settings.out,
-            self._header,
-            entries,
-            redactor=self._run.redactor,
-            sources=_sources(self._run.scenarios),
-        )
+        entries = (PlanEntry(key=each.key, seed=each.seed, digest=digests[each.scenario.id]) for each in run.planned)
+        return RunWriter.create(run.settings.out, self._header, entries, redactor=run.redactor, sources=run.sources())
 
     def _batch(
         self, builder: Builder, writer: RunWriter, tape: Tape, observers: Sequence[RunObserver], interrupts: Stops
@@ -276,20 +271,23 @@ class Execution:
 
         pool = self._workers.pool if self._workers is not None else None
         resumed = self._run.record is not None
+        whole = pool is not None and any(map(reads_whole_trials, observers))
 
         def keep(trial: TrialRecord) -> TrialRecord:
-            data = pool.encoded(trial.key) if pool is not None else None
-            if resumed and writer.verdict(trial.key) is not None:
-                kept = writer.append(self._with_replaced(trial))
-            else:
-                kept = writer.append(trial, data)
+            encoded = pool.encoded(trial.key) if pool is not None else None
+            replaces = resumed and writer.verdict(trial.key) is not None
+            if encoded is not None and (whole or replaces):
+                trial = writer.decoded(encoded)
+            kept = writer.append(self._with_replaced(trial)) if replaces else writer.append(trial, encoded)
+            if pool is not None:
+                pool.share(writer.dictionary)
             if decisions is not None:
                 decisions.add(kept.key, kept.judged.verdict)
             return kept
 
         def stopping() -> bool:
             failed = self._without_workers is not None
-            return interrupts.stopping or failed or tape.broken is not None or not self._run.budget.may_start()
+            return interrupts.stopping or failed or tape.broken is not None or not self._budget.may_start()
 
         return Batch(
             self._executor(builder, interrupts),
@@ -347,8 +345,8 @@ class Execution:
 
     def _last_notes(self, builder: Builder) -> list[str]:
         notes = [f"{trial}: {_late(count)} after the trial had ended, refused" for trial, count in builder.late.items()]
-        if self._run.budget.exhausted is not None:
-            notes.append(f"{self._run.budget.exhausted}; no more trials were started")
+        if self._budget.exhausted is not None:
+            notes.append(f"{self._budget.exhausted}; no more trials were started")
         if (failure := self._without_workers) is not None:
             notes.append(f"{failure}; no more trials were started")
         return notes
@@ -359,7 +357,7 @@ class Execution:
             or self.stalled is not None
             or self.broken is not None
             or self.crashed is not None
-            or self._run.budget.exhausted is not None
+            or self._budget.exhausted is not None
             or self._without_workers is not None
         ) or (self._run.origin is not None and not self._run.origin.complete)
         took_ms = self._header.took_ms + (time.monotonic() - self._began) * 1000
@@ -370,6 +368,22 @@ class Execution:
             writer.close("interrupted" if cut_short else "finished", header=header)
         except StoreError as error:
             self.broken = self.broken or error
+
+
+def budget_of(run: Run) -> SpendingLimit:
+    options = run.settings.options
+    return SpendingLimit(Prices.of_run(run.header), max_cost=options.max_cost, max_tokens=options.max_tokens)
+
+
+def builder_of(run: Run, lag: LagMonitor, gate: Gate, budget: SpendingLimit, tape: Tape | None = None) -> Builder:
+    """What builds the trials of the run, here or in a worker."""
+    doubts = no_doubts
+    if run.settings.config.calibration.required:
+        from steadyhand.compose.calibration import Doubts
+
+        doubts = Doubts(run.casts, run.redactor).of
+    tape = tape or Tape(RunOptions(), run.redactor)
+    return Builder(RunParts(run.casts, clean_workspaces(), lag, gate, tape, budget, doubts))
 
 
 def _unattended(note: Callable[[str], None]) -> AbstractContextManager[Stops]:
@@ -389,22 +403,46 @@ def _late(count: int) -> str:
     return "1 request reached the gateway" if count == 1 else f"{count} requests reached the gateway"
 
 
-_MOST_SOURCES = 8 * 1024 * 1024
+class RunWatch:
+    """Implements `RunObserver`. A run is stalled if providers have been failing for `limit_s` without any progress (a
+    call that was answered, a trial that was decided) and every trial in flight waits for them.
 
+    A trial that is busy with something else, such as an agent that computes, keeps a run from being stalled.
+    """
 
-def _sources(scenarios: Sequence[Scenario]) -> dict[str, str]:
-    """The text of the files that the scenarios and their checks were read from, up to a size limit."""
-    places = {scenario.place.file: None for scenario in scenarios}
-    places.update((spec.place.file, None) for scenario in scenarios for spec in evaluation_specs(scenario))
-    found: dict[str, str] = {}
-    room = _MOST_SOURCES
-    for file in places:
-        try:
-            text = Path(file).read_text(encoding="utf-8")
-        except (OSError, ValueError):  # made in Python, or gone meanwhile
-            continue
-        room -= len(text)
-        if room < 0:
-            break
-        found[file] = text
-    return found
+    reads_whole_trials = False
+
+    def __init__(self, gate: ProviderGate | None, limit_s: float, note: Callable[[str], None]) -> None:
+        self._gate = gate
+        self._limit_s = limit_s
+        self._note = note
+        self._running: int = 0
+        self._told_of_usage: bool = False
+
+    def run_started(self, header: RunHeader) -> None: ...
+
+    def trial_started(self, key: TrialKey, name: str) -> None:
+        self._running += 1
+
+    def trial_finished(self, record: TrialRecord) -> None:
+        self._running -= 1
+        if self._gate is not None and record.judged.verdict is not Verdict.ERROR:
+            self._gate.progressed()
+        if not self._told_of_usage:
+            odd = next((e for e in record.events if type(e) is Noted and e.topic == ODD_USAGE), None)
+            if odd is not None:
+                self._told_of_usage = True
+                self._note(odd.message)
+
+    def noted(self, message: str) -> None: ...
+
+    def run_finished(self) -> None: ...
+
+    async def stalled(self) -> str:
+        """Returns, with the reason, when the run is stalled; else never."""
+        while True:
+            await asyncio.sleep(_STALL_LOOK_S)
+            gate = self._gate
+            if gate is not None and gate.failing_s() >= self._limit_s and gate.waiting_calls() >= self._running > 0:
+                told = f"nothing has succeeded for {gate.failing_s():.0f} s (--stall-limit {self._limit_s:g})"
+                return f"{told}; the run was ended: {gate.last_refusal()}"

@@ -13,11 +13,14 @@ from steadyhand.batch.local_worker import LocalWorkers
 from steadyhand.batch.messages import WorkerSetup
 from steadyhand.batch.provider import ProviderGate
 from steadyhand.batch.worker_pool import PoolSize, WorkerPool
+from steadyhand.children.nursery import Nursery, can_be_copied
 from steadyhand.compose.fingerprint import total
+from steadyhand.compose.models import free_of_limits
 from steadyhand.compose.run import Run
 from steadyhand.compose.settings import Settings, restore_options
+from steadyhand.engine.limits import SpendingLimit
 from steadyhand.errors import SetupError
-from steadyhand.records.config import RunOptions, Selection
+from steadyhand.records.config import RunOptions
 from steadyhand.version import __version__
 
 _MAIN = "steadyhand.compose.worker_child:main"
@@ -59,7 +62,24 @@ class Workers:
                 await self._close()
 
 
-async def open_workers(run: Run, gate: ProviderGate, note: Callable[[str], None]) -> Workers:
+def open_nursery(run: Run) -> Nursery | None:
+    """Copies of this process as it is now, with the run loaded, to be workers; None where that is not safe.
+
+    Called before the event loop runs and before any thread starts.
+    """
+    if run.settings.options.engine == "ray" or not can_be_copied():
+        return None
+    from steadyhand.compose.worker_child import main_of_copies
+
+    try:
+        return Nursery(main_of_copies(run))
+    except OSError:
+        return None  # the start of a worker will say why
+
+
+async def open_workers(
+    run: Run, gate: ProviderGate, budget: SpendingLimit, note: Callable[[str], None], nursery: Nursery | None = None
+) -> Workers:
     """Start the workers, and wait until trials can run. Raises `SetupError` if they cannot start."""
     settings = run.settings
     setup = WorkerSetup(
@@ -67,19 +87,19 @@ async def open_workers(run: Run, gate: ProviderGate, note: Callable[[str], None]
         saved=run.saved,
         name="",
         trust=settings.options.trust,
-        free=run.free_of_limits(),
-        counts_spending=run.budget.limited,
+        free=free_of_limits(run.providers, settings),
+        counts_spending=budget.limited,
         concurrency=settings.concurrency,
     )
     given: dict[str, Any] = {
         "gate": gate,
-        "spent": run.budget.emit,
+        "spent": budget.emit,
         "note": note,
     }
     if settings.options.engine == "ray":
         return await _on_ray(run, setup, given)
     size = PoolSize(min(settings.workers, settings.concurrency), settings.concurrency, ahead=not _may_stop_early(run))
-    pool = WorkerPool(LocalWorkers(_MAIN, setup), size, **given)
+    pool = WorkerPool(LocalWorkers(_MAIN, setup, nursery), size, **given)
     workers = Workers(pool)
     try:
         await pool.open()
@@ -101,7 +121,11 @@ async def _on_ray(run: Run, setup: WorkerSetup, given: dict[str, Any]) -> Worker
         root = here
     digests = {scenario_id: total(parts) for scenario_id, parts in run.fingerprints().items()}
     setup = msgspec.structs.replace(
-        setup, saved=_for_a_copy(setup.saved, root, here), folder=str(here.relative_to(root)), digests=digests
+        setup,
+        saved=_for_a_copy(setup.saved, root, here),
+        folder=str(here.relative_to(root)),
+        digests=digests,
+        trusted=False,
     )
     workers = options.workers
     ray = RayWorkers(
@@ -132,7 +156,8 @@ async def _on_ray(run: Run, setup: WorkerSetup, given: dict[str, Any]) -> Worker
 
 def _may_stop_early(run: Run) -> bool:
     """Whether any trial may turn out to have been the last: trials that workers already have are paid for."""
-    return run.budget.limited or run.header.until is not None
+    options = run.settings.options
+    return options.max_cost is not None or options.max_tokens is not None or options.until is not None
 
 
 def _named_variables(names: tuple[str, ...], settings: Settings) -> dict[str, str]:
@@ -166,15 +191,7 @@ def _for_a_copy(saved: dict[str, Any], root: Path, here: Path) -> dict[str, Any]
             )
         return os.path.relpath(there.resolve(), here) if Path(path).is_absolute() else path
 
-    selection = Selection(
-        paths=tuple(moved(path) for path in selection.paths),
-        tags=selection.tags,
-        expression=selection.expression,
-        filters=selection.filters,
-    )
+    selection = msgspec.structs.replace(selection, paths=tuple(moved(path) for path in selection.paths))
     config = None if options.config is None else Path(moved(str(options.config)))
-    options = msgspec.structs.replace(
-        options, config=config, env_file=None, ignore_env_file=True, engine=None, workers=None, ray_address=None,
-        ray_env=(), judge_canaries=None, out=None,
-    )  # fmt: skip
+    options = msgspec.structs.replace(options.without("copy"), config=config, ignore_env_file=True)
     return msgspec.to_builtins({"folder": here, "selection": selection, "options": options}, enc_hook=str)

@@ -17,21 +17,17 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
+from steadyhand.compose.cast import Cast, Casts, Choice, Rubrics, model_types, needs_agent, needs_user
+from steadyhand.compose.check_code import check_files
 from steadyhand.compose.models import DEFAULT_KIND, needs_judge
-from steadyhand.compose.scenarios import (
-    Rubrics,
-    ScenarioRegistries,
-    config_plugins,
-    model_types,
-    needs_agent,
-    needs_user,
-)
-from steadyhand.compose.settings import ModelRef, Settings
+from steadyhand.compose.scenarios import config_plugins
+from steadyhand.compose.settings import Settings
 from steadyhand.language.thoughts import DEFAULT_TAGS
+from steadyhand.plugins.registry import Registry
 from steadyhand.ports.agent import agent_facts
 from steadyhand.ports.model import model_facts
 from steadyhand.records.run import JUDGE_PART, SCENARIO_PART
-from steadyhand.records.scenario import PluginRef, Scenario
+from steadyhand.records.scenario import PluginRef
 from steadyhand.redaction import Redactor
 
 _SAMPLE = 1024 * 1024
@@ -147,31 +143,33 @@ _CASSETTE = "cassette.jsonl"
 class Fingerprints:
     """Computes the fingerprints of the scenarios of a run."""
 
-    def __init__(self, settings: Settings, redactor: Redactor, registries: ScenarioRegistries) -> None:
-        self._settings: Settings = settings
-        self._registries: ScenarioRegistries = registries
+    def __init__(self, casts: Casts, redactor: Redactor) -> None:
+        self._settings: Settings = casts.settings
+        self._rubrics: Rubrics = casts.rubrics
         self._redactor: Redactor = redactor
         self._sources: Sources = Sources()
-        self._rubrics: Rubrics = Rubrics(settings)
 
-    def parts(self, scenario: Scenario) -> dict[str, str]:
+    def parts(self, cast: Cast) -> dict[str, str]:
         """The digests of a scenario's parts, by a readable name."""
-        settings = self._settings
-        tested = settings.model(scenario) if needs_agent(scenario) else None
+        settings, config, environment = self._settings, self._settings.config, cast.environment.value
+        tags = cast.reasoning_tags
         told: dict[str, Any] = {
-            "the model": self._model(tested, scenario),
-            "the agent": [*self._agent(scenario), self._agent_options(scenario)] if needs_agent(scenario) else None,
-            JUDGE_PART: self._judge(scenario),
-            "the model that plays the user": self._user_model(scenario),
-            "the simulated user": self._user(scenario),
-            "a model that the scenario names": self._named(scenario),
-            "a real service": self._real_services(scenario),
-            "the rubric": self._rubric(scenario),
-            "a plugin": self._plugins(scenario),
-            "the marks of thoughts": tags if (tags := settings.reasoning_tags(scenario)) != DEFAULT_TAGS else None,
+            "the model": self._model(cast.tested, cast),
+            "the agent": self._agent(cast) if needs_agent(cast.scenario) else None,
+            JUDGE_PART: self._judge(cast),
+            "the model that plays the user": self._model(cast.plays_user, cast) if needs_user(cast.scenario) else None,
+            "the simulated user": self._user(cast),
+            "a model that the scenario names": self._named(cast),
+            "a real service": self._real_services(cast),
+            "the code of a check": [
+                self._python(file.name, file.folder) for file in check_files(cast.scenario, cast.registry)
+            ],
+            "the rubric": self.rubric(cast),
+            "a plugin": self._plugins(cast),
+            "the marks of thoughts": tags if tags != DEFAULT_TAGS else None,
             "the environment": [
-                settings.environment(scenario),
-                self._clean(sorted(settings.config.environments.get(settings.environment(scenario), {}).items())),
+                environment,
+                self._clean(sorted(config.environments.get(environment, {}).items())),
                 settings.sandbox,
                 settings.allow_commands,
                 settings.options.live,
@@ -179,116 +177,102 @@ class Fingerprints:
             ],
             "the recording that is replayed": self._replayed(settings.options.replay),
         }
-        return {SCENARIO_PART: scenario.digest, **{name: short(what) for name, what in told.items() if what}}
+        return {SCENARIO_PART: cast.scenario.digest, **{name: short(what) for name, what in told.items() if what}}
 
-    def judge(self, ref: ModelRef, scenario: Scenario) -> str:
+    def judge(self, chosen: Choice, cast: Cast) -> str:
         """A digest of a judge: the model, its address and its options."""
-        return short(self._model(ref, scenario))
+        return short(self._model(chosen, cast))
 
     def judge_settings(self) -> str:
         """A digest of how judges are asked: kind, options and votes."""
-        config = self._settings.config
-        kind = config.judge_kind
-        options = config.judges.get(kind, {}) if kind else config.judges
-        return short([kind, self._settings.votes, self._clean(options)])
+        kind, options = self._judge_options()
+        return short([kind, self._settings.votes, options])
 
-    def rubric(self, scenario: Scenario) -> str:
-        """Empty if no rubric is scored."""
-        return self._rubric(scenario) or ""
+    def rubric(self, cast: Cast) -> str | None:
+        """None if no rubric is scored."""
+        rubric = self._rubrics.get(cast.scenario) if cast.judge is not None else None
+        return None if rubric is None else rubric.digest
 
-    def _model(self, ref: ModelRef | None, scenario: Scenario) -> list[Any] | None:
+    def _model(self, chosen: Choice | None, cast: Cast) -> list[Any] | None:
         """Its name, address and options, or the contents of the file that it answers from."""
-        if ref is None:
+        if chosen is None:
             return None
-        provider, _, name = ref.name.partition("/")
+        provider, _, name = chosen.value.partition("/")
         config = self._settings.config.providers.get(provider)
         options = (
             {key: value for key, value in config.options.items() if key not in _NOT_OF_THE_TRIAL} if config else {}
         )
-        base_url = options.pop("base_url", None) or self._base_url(provider, name, scenario)
+        base_url = options.pop("base_url", None) or self._base_url(provider, name, cast.registry)
         return [
-            ref.name,
+            chosen.value,
             self._address(str(base_url)) if base_url else "",
             self._clean(sorted(options.items())),
             config.type if config else None,
-            self._sources.digest(ref.folder / name),
-            self._replayed(ref.folder / name),
+            self._sources.digest(chosen.folder / name),
+            self._replayed(chosen.folder / name),
         ]
 
-    def _base_url(self, provider: str, name: str, scenario: Scenario) -> str | None:
+    def _base_url(self, provider: str, name: str, registry: Registry) -> str | None:
         """The base URL from a variable: the one that the provider declares or, with a bridge, the one of the vendor in
         the name, such as OPENAI_BASE_URL."""
-        registry = self._registries.registry(scenario)
         if not registry.has("models", provider):
             return None
         vendor = name.partition(":")[0] if ":" in name else provider
         variable = model_facts(registry.model(provider)).base_url_variable
         return self._settings.variables.get(variable or f"{vendor.upper().replace('-', '_')}_BASE_URL")
 
-    def _agent(self, scenario: Scenario) -> list[Any]:
-        given = self._settings.agent(scenario)
+    def _agent(self, cast: Cast) -> list[Any]:
+        given, folder, registry = cast.agent.value, cast.agent.folder, cast.registry
         kind, _, target = given.partition(":")
-        folder = self._settings.agent_folder(scenario)
-        registry = self._registries.registry(scenario)
+        table = self._settings.config.agents.get(kind, {})
+        options = self._clean(sorted((key, value) for key, value in table.items() if key not in _NOT_OF_THE_TRIAL))
         facts = agent_facts(registry.agent(kind) if registry.has("agents", kind) else None)
         if not target:
-            return [self._clean(given)]
+            return [self._clean(given), options]
         if not facts.runs_target:
-            return [kind, self._address(target)]
+            return [kind, self._address(target), options]
         if facts.names_python:
-            return [given, self._python(target.rpartition(":")[0], folder)]
-        return [self._clean(given), [self._beside(word, folder) for word in _files_in(target)]]
+            return [given, self._python(target.rpartition(":")[0], folder), options]
+        return [self._clean(given), [self._beside(word, folder) for word in _files_in(target)], options]
 
-    def _agent_options(self, scenario: Scenario) -> str:
-        table = self._settings.config.agents.get(self._settings.agent(scenario).partition(":")[0], {})
-        return self._clean(sorted((key, value) for key, value in table.items() if key not in _NOT_OF_THE_TRIAL))
-
-    def _real_services(self, scenario: Scenario) -> list[Any]:
+    def _real_services(self, cast: Cast) -> list[Any]:
         """The files next to the scenario that their command lines name; the command lines are part of the scenario."""
-        folder = Path(scenario.place.file).absolute().parent
         return [
-            [self._beside(word, folder) for word in _files_in(service.mcp)]
-            for service in scenario.setup.services
+            [self._beside(word, cast.folder) for word in _files_in(service.mcp)]
+            for service in cast.scenario.setup.services
             if not service.has_url
         ]
 
-    def _judge(self, scenario: Scenario) -> list[Any] | None:
+    def _judge(self, cast: Cast) -> list[Any] | None:
         """The configured judge, if it has something to judge; else the model under test, or none."""
-        judge = self._settings.judge(scenario)
-        if judge is None or not (scenario.rubric or needs_judge(scenario, self._registries.registry(scenario))):
+        if cast.judge is None or not (cast.scenario.rubric or needs_judge(cast.scenario, cast.registry)):
             return None
+        kind, options = self._judge_options()
+        return [self._model(cast.judge, cast), self._settings.votes, kind, options]
+
+    def _judge_options(self) -> tuple[str | None, Any]:
         config = self._settings.config
-        options = config.judges.get(config.judge_kind or "", {}) if config.judge_kind else config.judges
-        return [self._model(judge, scenario), self._settings.votes, config.judge_kind, self._clean(options)]
+        kind = config.judge_kind
+        return kind, self._clean(config.judges.get(kind, {}) if kind else config.judges)
 
-    def _user_model(self, scenario: Scenario) -> list[Any] | None:
-        return self._model(self._settings.user_model(scenario), scenario) if needs_user(scenario) else None
-
-    def _user(self, scenario: Scenario) -> list[Any] | None:
+    def _user(self, cast: Cast) -> list[Any] | None:
         """Its kind and options, where the configuration sets any."""
         kind = self._settings.config.user_kind or DEFAULT_KIND
         options = self._settings.config.users.get(kind, {})
-        is_set = needs_user(scenario) and (options or kind != DEFAULT_KIND)
+        is_set = needs_user(cast.scenario) and (options or kind != DEFAULT_KIND)
         return [kind, self._clean(sorted(options.items()))] if is_set else None
 
-    def _named(self, scenario: Scenario) -> list[Any]:
+    def _named(self, cast: Cast) -> list[Any]:
         aliases = self._settings.config.models
-        known = [name for name in model_types(scenario) if name in aliases or "/" in name]
-        return [self._model(self._settings.named(name, scenario), scenario) for name in known]
+        known = [name for name in model_types(cast.scenario) if name in aliases or "/" in name]
+        return [self._model(cast.named(name), cast) for name in known]
 
-    def _rubric(self, scenario: Scenario) -> str | None:
-        if self._settings.judge(scenario) is None:
-            return None
-        rubric = self._rubrics.get(scenario)
-        return None if rubric is None else rubric.digest
-
-    def _plugins(self, scenario: Scenario) -> list[Any]:
+    def _plugins(self, cast: Cast) -> list[Any]:
         """The scenario's own, the configuration's and those of the command line."""
         settings = self._settings
-        beside = Path(scenario.place.file).absolute().parent
-        named = [(ref, beside) for ref in scenario.plugins]
+        named = [(ref, cast.folder) for ref in cast.scenario.plugins]
         named += [(ref, settings.config.folder) for ref in config_plugins(settings.config)]
-        named += [(PluginRef(name=name, place=scenario.place), Path.cwd()) for name in settings.options.plugins]
+        named += [(PluginRef(name=name, place=cast.scenario.place), Path.cwd()) for name in settings.options.plugins]
         return [self._plugin(ref, folder) for ref, folder in named if ref.enabled]
 
     def _plugin(self, ref: PluginRef, folder: Path) -> list[Any]:

@@ -7,11 +7,12 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from steadyhand.compose.cast import DEFAULT_ENVIRONMENT, Cast, Casts
 from steadyhand.compose.models import Models, Tape
 from steadyhand.compose.run import Run
-from steadyhand.compose.scenarios import NOTHING_GIVEN, ScenarioRegistries, open_registries
+from steadyhand.compose.scenarios import open_registries
 from steadyhand.compose.services import TrialServices
-from steadyhand.compose.settings import DEFAULT_ENVIRONMENT, Settings
+from steadyhand.compose.settings import Settings
 from steadyhand.engine.context import RunningTrial, TrialParts
 from steadyhand.engine.limits import SystemClock
 from steadyhand.engine.model_call import RetryPolicy
@@ -35,32 +36,31 @@ class ManualTrial:
 
     def __init__(self, file: Path | None, options: RunOptions) -> None:
         """Raises `UsageError` for an invalid file, or a model that cannot be built."""
-        self.scenario: Scenario
-        self._registries: ScenarioRegistries
         if file is None:
             self.settings: Settings = Settings(options)
-            self._registries = open_registries(self.settings, NOTHING_GIVEN)
-            self.scenario = Scenario(
+            scenario = Scenario(
                 id="gateway", name="Gateway", description="", place=Place(file="gateway"), digest="", steps=()
             )
+            cast = Casts(self.settings, open_registries(self.settings)).of(scenario)
         else:
             run = Run(Selection(paths=(str(file),)), options)
             if len(run.scenarios) != 1:
                 raise SetupError(f"{file} has {len(run.scenarios)} scenarios; the gateway serves the mocks of one")
-            self.settings, self._registries, self.scenario = run.settings, run.registries, run.scenarios[0]
+            self.settings, cast = run.settings, run.casts.of(run.scenarios[0])
+        self.scenario: Scenario = cast.scenario
+        self._cast: Cast = cast
         self._tape = Tape(options, self.settings.redactor([self.scenario]))
-        self._models = Models(self._registries, self.settings, self._tape)
-        ref = self.settings.model(self.scenario)
-        self.model: ChatModel | None = None if ref is None else self._models.get(ref, self.scenario)
+        self._models = Models(self.settings, self._tape)
+        self.model: ChatModel | None = None if cast.model is None else self._models.get(cast.model, cast)
         self._services = TrialServices(self.settings)
         self._services.check([self.scenario])
-        self._services.prepare(self.scenario, self._registries.registry(self.scenario))
+        self._services.prepare(cast)
 
     def _environment(self) -> EnvironmentProvider:
         """A workspace only for the programs of real services; nothing else here uses one."""
         if not self.scenario.setup.services:
             return StoredEnvironment()
-        factory = self._registries.registry(self.scenario).environment(DEFAULT_ENVIRONMENT)
+        factory = self._cast.registry.environment(DEFAULT_ENVIRONMENT)
         root = Path(tempfile.mkdtemp(prefix="steadyhand-gateway-"))
         return factory(EnvironmentSettings(root=root, trial_id="gateway", variables=self.settings.variables))
 
@@ -68,8 +68,7 @@ class ManualTrial:
     async def served(self, port: int, sinks: Sequence[EventSink]) -> AsyncGenerator[Addresses]:
         """Serve until the context is left. Raises `SetupError` if the port is in use."""
         clock = SystemClock()
-        registry = self._registries.registry(self.scenario)
-        services = self._services.build(self.scenario, registry, seed=0, clock=clock, database=None)
+        services = self._services.build(self._cast, seed=0, clock=clock, database=None)
         environment = self._environment()
         server = run_gateway(port)
         gateway = TrialGateway(server, self.model)
@@ -78,7 +77,7 @@ class ManualTrial:
                 scenario=self.scenario,
                 key=TrialKey(scenario_id=self.scenario.id),
                 environment=environment,
-                evaluator=registry.evaluator,
+                evaluator=self._cast.registry.evaluator,
                 services=services,
                 gateway=gateway,
                 clock=clock,

@@ -1,16 +1,20 @@
-"""The isolation of a run, which is chosen when the first process of an agent or a command is about to be started."""
+"""The workspaces of a run, and its isolation, chosen when the first process of an agent or a command is started."""
 
 from __future__ import annotations
 
 import contextlib
+import os
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from threading import Lock
 
+from steadyhand.builtin.plugin import sweep_workspaces
+from steadyhand.compose.cast import Cast
 from steadyhand.compose.settings import Settings
+from steadyhand.errors import SetupError
 from steadyhand.ports.isolation import Isolation, Watch
 from steadyhand.records.isolation import IsolationKind
-from steadyhand.records.scenario import Scenario
 
 
 class RunIsolation:
@@ -19,7 +23,7 @@ class RunIsolation:
     cannot be had."""
 
     def __init__(self, settings: Settings, workspaces: Path) -> None:
-        self.scenarios: Sequence[Scenario] = ()
+        self.casts: Sequence[Cast] = ()
         self.note: str = ""
         """What to say about it, once it is chosen."""
         self._settings = settings
@@ -40,7 +44,7 @@ class RunIsolation:
                     if self._settings.isolation == "none"
                     else [folder for folder in (out, out.parent) if not folder.exists()]
                 )
-                self._found, self.note = choose_isolation(self.scenarios, self._settings, self._workspaces)
+                self._found, self.note = choose_isolation(self.casts, self._settings, self._workspaces)
             return self._found
 
     @property
@@ -62,3 +66,19 @@ class RunIsolation:
         for folder in self._made:
             with contextlib.suppress(OSError):  # it is in use
                 folder.rmdir()
+
+
+def clean_workspaces() -> Path:
+    """The user's folder for workspaces, cleaned of what killed runs have left there.
+
+    It is a temporary folder and not next to the scenarios, so that an agent's `..` does not lead to the answers. Raises
+    `SetupError` if the folder belongs to another user.
+    """
+    root = Path(tempfile.gettempdir()) / f"steadyhand-{os.getuid()}"
+    root.mkdir(mode=0o700, exist_ok=True)
+    if root.is_symlink() or root.stat().st_uid != os.getuid():
+        raise SetupError(f"{root} belongs to another user; set TMPDIR to a folder that you own")
+    workspaces = root / "workspaces"
+    workspaces.mkdir(mode=0o700, exist_ok=True)
+    sweep_workspaces(workspaces)
+    return workspaces

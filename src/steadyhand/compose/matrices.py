@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
+from pathlib import Path
 
-from steadyhand.compose.scenarios import CHARACTER_MODEL, ScenarioRegistries
-from steadyhand.compose.settings import Settings, provider_part
+from steadyhand.compose.cast import CHARACTER_MODEL, Casts, Choice, resolve_model
+from steadyhand.compose.scenarios import ScenarioRegistries
+from steadyhand.compose.settings import provider_part
 from steadyhand.compose.targets import chosen_settings
 from steadyhand.errors import SetupError
 from steadyhand.plugins.registry import EnvironmentNames, EvaluationCatalogue
@@ -115,7 +117,7 @@ def _run_matrix(name: str, file: str, scenarios: Sequence[Scenario]) -> RunMatri
     )
 
 
-def check_names(scenarios: Sequence[Scenario], settings: Settings, registries: ScenarioRegistries) -> list[Problem]:
+def check_names(scenarios: Sequence[Scenario], casts: Casts) -> list[Problem]:
     """A located problem for every name that is not a known provider or kind of agent."""
     problems: dict[Problem, None] = {}
     seen: set[tuple[str, str, str]] = set()
@@ -126,9 +128,10 @@ def check_names(scenarios: Sequence[Scenario], settings: Settings, registries: S
                 continue
             seen.add(key)
             try:
-                _check_name(setting, scenario, settings, registries)
+                _check_name(setting, scenario, casts)
             except SetupError as error:
-                problems[_unknown(setting.place, str(error), registries.unloaded(scenario))] = None
+                unloaded = casts.registries.plugins(scenario).unloaded
+                problems[_unknown(setting.place, str(error), unloaded)] = None
     return sorted(problems, key=lambda problem: (problem.place.file, problem.place.line, problem.place.column))
 
 
@@ -139,15 +142,18 @@ def _unknown(place: Place, message: str, unloaded: Sequence[str]) -> Problem:
     return Problem(place=place, message=f"{message}; {not_checked(unloaded)}", code=UNLOADED, level="warning")
 
 
-def _check_name(setting: MatrixSetting, scenario: Scenario, settings: Settings, registries: ScenarioRegistries) -> None:
+def _check_name(setting: MatrixSetting, scenario: Scenario, casts: Casts) -> None:
     """Raises `SetupError`."""
-    registry = registries.registry(scenario)
+    registry, config = casts.registries.registry(scenario), casts.settings.config
     if setting.parameter == "agent":
         registry.require("agents", str(setting.value).partition(":")[0])
     elif setting.parameter in ("model", "judge", CHARACTER_MODEL):
-        ref = settings.judge(scenario) if setting.parameter == "judge" else settings.model(scenario)
-        if ref is not None:
-            provider_part(ref.name.partition("/")[0], settings.config, registry)
+        character = scenario.character.model if scenario.character is not None else None
+        is_judge = setting.parameter == "judge"
+        name = scenario.overrides.get("judge") if is_judge else scenario.overrides.get("model", character)
+        if name is not None:
+            model = resolve_model(Choice(name, "matrix", Path()), config)
+            provider_part(model.provider, config, registry)
 
 
 def check_options(scenarios: Sequence[Scenario], options: RunOptions) -> None:

@@ -9,15 +9,8 @@ from pathlib import Path
 from steadyhand.batch.limits import SPACING_S
 from steadyhand.batch.provider import ProviderGate, ProviderLimits
 from steadyhand.builtin.plugin import Recording, recording, replaying
-from steadyhand.compose.scenarios import (
-    Rubrics,
-    ScenarioRegistries,
-    model_types,
-    needs_agent,
-    needs_user,
-    user_model_types,
-)
-from steadyhand.compose.settings import ModelRef, Settings, provider_part
+from steadyhand.compose.cast import Cast, Casts, Choice, model_types, needs_user, user_model_types
+from steadyhand.compose.settings import Settings, provider_part
 from steadyhand.engine.context import ScoreRubric
 from steadyhand.engine.limits import SystemClock
 from steadyhand.engine.model_call import OpenGate
@@ -32,7 +25,7 @@ from steadyhand.ports.evaluator import needs_judge as declares_judge
 from steadyhand.ports.model import ChatModel, ModelFacts, model_facts
 from steadyhand.records.config import ProviderConfig, RunOptions
 from steadyhand.records.evaluation import EvaluationSpec, LatencyTier, Material, RubricScore
-from steadyhand.records.scenario import Converse, Scenario, evaluation_specs
+from steadyhand.records.scenario import Converse, Scenario, leaf_specs
 from steadyhand.redaction import Redactor
 
 DEFAULT_KIND = "llm"
@@ -70,36 +63,32 @@ class Tape:
 
 
 class Models:
-    def __init__(self, registries: ScenarioRegistries, settings: Settings, tape: Tape) -> None:
-        self._registries = registries
+    def __init__(self, settings: Settings, tape: Tape) -> None:
         self._settings = settings
         self._tape = tape
-        self._built: dict[tuple[str, Path, float], ChatModel] = {}
+        self._built: dict[tuple[str, Path], ChatModel] = {}
 
-    def get(self, ref: ModelRef, scenario: Scenario) -> ChatModel:
+    def get(self, chosen: Choice, cast: Cast) -> ChatModel:
         """Raises `SetupError` for an unknown provider, a missing key or a missing file."""
-        timeout_s = self._settings.timeout_s
-        key = (ref.name, ref.folder, timeout_s)
+        key = (chosen.value, chosen.folder)
         if key not in self._built:
-            provider, _, name = ref.name.partition("/")
+            provider, _, name = chosen.value.partition("/")
             config = self._settings.config
-            factory = provider_part(provider, config, self._registries.registry(scenario))
+            factory = provider_part(provider, config, cast.registry)
             settings = ModelSettings(
                 name=name,
                 provider=provider,
-                folder=ref.folder,
+                folder=chosen.folder,
                 variables=self._settings.variables,
-                timeout_s=timeout_s,
+                timeout_s=self._settings.timeout_s,
                 options=config.providers[provider].options if provider in config.providers else {},
             )
             self._built[key] = self._tape.model(
-                ref.name, lambda: build_part(factory, settings, f"model {ref.name}", ChatModel)
+                chosen.value, lambda: build_part(factory, settings, f"model {chosen.value}", ChatModel)
             )
         return self._built[key]
 
-    def chooser(
-        self, default: ModelRef | None, scenario: Scenario, *, fixed: bool
-    ) -> Callable[[str | None], ChatModel]:
+    def chooser(self, default: Choice | None, cast: Cast, *, fixed: bool) -> Callable[[str | None], ChatModel]:
         """Resolves a scenario's `model_type` to a model: an alias from the configuration, a full name, or the default.
 
         `fixed` is for a model from the command line, which overrides the scenario. Without a default
@@ -109,7 +98,7 @@ class Models:
         def choose(model_type: str | None) -> ChatModel:
             if default is None:
                 raise SetupError("no model is set: use --model, or `model` in steadyhand.toml")
-            return self.get(default if fixed else self._settings.of_type(model_type, default, scenario), scenario)
+            return self.get(default if fixed else cast.of_type(model_type, default), cast)
 
         return choose
 
@@ -129,32 +118,24 @@ class Models:
         return [model.name for model in self._built.values()]
 
 
-def providers_of(
-    scenarios: Iterable[Scenario], settings: Settings, registries: ScenarioRegistries
-) -> dict[str, ModelFacts]:
+def providers_of(casts: Iterable[Cast]) -> dict[str, ModelFacts]:
     """Every provider that the scenarios' models, judges and users come from, with what it declares.
 
     Raises `SetupError` for an unknown one, unless a plugin that was not loaded may provide it.
     """
     found: dict[str, ModelFacts] = {}
-    for scenario in scenarios:
-        refs = [settings.judge(scenario), settings.user_model(scenario) if needs_user(scenario) else None]
-        refs.append(settings.model(scenario) if needs_agent(scenario) else None)
-        for name in model_types(scenario):
+    for cast in casts:
+        chosen = [cast.judge, cast.plays_user if needs_user(cast.scenario) else None, cast.tested]
+        for name in model_types(cast.scenario):
             with suppress(SetupError):  # its check reports an alias that cannot be resolved
-                refs.append(settings.of_type(name, ModelRef(name=name, folder=Path()), scenario))
-        for ref in refs:
-            provider = ref.name.partition("/")[0] if ref is not None and "/" in ref.name else None
-            if provider is not None and provider not in found:
-                if not _is_known(provider, settings, registries.registry(scenario)) and registries.unloaded(scenario):
-                    continue
-                factory = provider_part(provider, settings.config, registries.registry(scenario))
-                found[provider] = model_facts(factory)
+                chosen.append(cast.of_type(name, Choice("", "default", Path())))
+        for provider in dict.fromkeys(each.provider for each in chosen if each is not None and each.value):
+            if provider in found:
+                continue
+            is_known = provider in cast.config.providers or cast.registry.has("models", provider)
+            if is_known or not cast.plugins.unloaded:
+                found[provider] = model_facts(provider_part(provider, cast.config, cast.registry))
     return found
-
-
-def _is_known(provider: str, settings: Settings, registry: Registry) -> bool:
-    return provider in settings.config.providers or registry.has("models", provider)
 
 
 def build_gate(
@@ -192,16 +173,11 @@ def free_of_limits(providers: Mapping[str, ModelFacts], settings: Settings) -> t
     )
 
 
-def needs_network(
-    scenarios: Iterable[Scenario],
-    providers: Mapping[str, ModelFacts],
-    settings: Settings,
-    registries: ScenarioRegistries,
-) -> bool:
+def needs_network(casts: Iterable[Cast], providers: Mapping[str, ModelFacts]) -> bool:
     """Whether our event loop talks to any model or agent of the run over the network, as their factories declare."""
     if any(facts.uses_network for facts in providers.values()):
         return True
-    kinds = {(settings.agent(each).partition(":")[0], registries.registry(each)) for each in scenarios}
+    kinds = {(cast.agent.kind, cast.registry) for cast in casts}
     return any(agent_facts(registry.agent(kind)).uses_network for kind, registry in kinds)
 
 
@@ -214,171 +190,150 @@ NO_NAMED_JUDGE = (
 class Judges:
     """One judge for all trials that are judged by the same model."""
 
-    def __init__(self, models: Models, settings: Settings, registries: ScenarioRegistries) -> None:
+    def __init__(self, models: Models, casts: Casts) -> None:
         self._models = models
-        self._settings = settings
-        self._registries = registries
-        self._rubrics = Rubrics(settings)
+        self._settings = casts.settings
+        self._rubrics = casts.rubrics
         self._checks: dict[str, list[EvaluationSpec]] = {}
-        self._built: dict[tuple[ModelRef, str | None, bool, int, Path], Judge] = {}
+        self._built: dict[tuple[str, Path, str | None, bool, Path], Judge] = {}
 
-    def get(self, scenario: Scenario) -> Judge | None:
+    def get(self, cast: Cast) -> Judge | None:
         """The configured judge, else the model under test, else None. Raises `SetupError`."""
-        tested = self._settings.model(scenario)
-        ref = self._settings.judge(scenario) or tested
-        if ref is None:
+        decides, tested = cast.decides, cast.model and cast.model.value
+        if decides is None:
             return None
-        votes = self._settings.votes
-        fixed = self._fixed(scenario)
+        fixed = is_fixed(cast.judge)
         # With the folder of the scenario, because a `model_type` is resolved relative to it.
-        key = (ref, tested.name if tested else None, fixed, votes, Path(scenario.place.file).absolute().parent)
+        key = (decides.value, decides.folder, tested, fixed, cast.folder)
         if key not in self._built:
-            config = self._settings.config
-            kind = config.judge_kind or DEFAULT_KIND
-            factory = self._registries.registry(scenario).judge(kind)
-            name = self._models.get(ref, scenario).name  # of a recording, that of the model it was made with
+            kind = cast.config.judge_kind or DEFAULT_KIND
+            factory = cast.registry.judge(kind)
+            name = self._models.get(decides, cast).name  # of a recording, that of the model it was made with
             settings = JudgeSettings(
-                choose=self._models.chooser(ref, scenario, fixed=fixed),
+                choose=self._models.chooser(decides, cast, fixed=fixed),
                 name=name,
-                tested=tested and (name if tested.name == ref.name else tested.name),
-                votes=votes,
-                options=config.judges.get(kind, {}),
+                tested=name if tested == decides.value else tested,
+                votes=self._settings.votes,
+                options=cast.config.judges.get(kind, {}),
             )
             self._built[key] = build_part(factory, settings, f"judge {kind}", Judge)
         return self._built[key]
 
-    def rubric_scorer(self, scenario: Scenario) -> ScoreRubric | None:
+    def rubric_scorer(self, cast: Cast) -> ScoreRubric | None:
         """A rubric is scored only by an explicitly configured judge, never by the model under test."""
-        ref = self._settings.judge(scenario)
-        rubric = self._rubrics.get(scenario) if ref is not None else None
-        if ref is None or rubric is None:
+        chosen = cast.judge
+        rubric = self._rubrics.get(cast.scenario) if chosen is not None else None
+        if chosen is None or rubric is None:
             return None
-        judge = self.get(scenario)
+        judge = self.get(cast)
 
         async def score(materials: Sequence[Material], tier: LatencyTier | None, trial: TrialContext) -> RubricScore:
             if not isinstance(judge, RubricJudge):
-                return RubricScore(name=rubric.name, reason=f"the judge {ref.name} cannot score rubrics")
+                return RubricScore(name=rubric.name, reason=f"the judge {chosen.value} cannot score rubrics")
             return await judge.score(rubric, materials, trial, timeliness=timeliness_of(tier))
 
         return score
 
-    def of_checks(self, scenario: Scenario) -> list[tuple[EvaluationSpec, ModelRef]]:
+    def of_checks(self, cast: Cast) -> list[tuple[EvaluationSpec, Choice]]:
         """The checks that ask a judge, and which one. A check whose `model_type` cannot be resolved asks none."""
-        default = self._settings.judge(scenario) or self._settings.model(scenario)
-        if default is None:
+        if cast.decides is None:
             return []
-        found: list[tuple[EvaluationSpec, ModelRef]] = []
-        for spec in self._judged(scenario):
+        found: list[tuple[EvaluationSpec, Choice]] = []
+        for spec in self._judged(cast):
             with suppress(SetupError):
-                model_type = None if self._fixed(scenario) else _judged_by(spec)
-                found.append((spec, self._settings.of_type(model_type, default, scenario)))
+                model_type = None if is_fixed(cast.judge) else _judged_by(spec)
+                found.append((spec, cast.of_type(model_type, cast.decides)))
         return found
 
-    def needed(self, scenario: Scenario) -> bool:
+    def needed(self, cast: Cast) -> bool:
         """Whether some check or condition of the scenario asks a judge. Raises `SetupError`."""
-        return _has_judged_ending(scenario) or bool(self._judged(scenario))
+        return _has_judged_ending(cast.scenario) or bool(self._judged(cast))
 
-    def unasked(self, scenario: Scenario) -> str | None:
+    def unasked(self, cast: Cast) -> str | None:
         """What to set, if some check may have to ask a judge and none is named. Raises `SetupError`."""
-        if self._settings.judge(scenario) is not None:
+        if cast.judge is not None:
             return None
-        registry = self._registries.registry(scenario)
-        for spec in evaluation_specs(scenario):
-            if explicit_judge_only(registry.evaluator(spec.type)) and asks_judge(spec, registry):
+        for spec in leaf_specs(cast.scenario):
+            if explicit_judge_only(cast.registry.evaluator(spec.type)) and asks_judge(spec, cast.registry):
                 return NO_NAMED_JUDGE
         return None
 
-    def warnings(self, scenario: Scenario) -> list[str]:
-        """Warnings about the judge. Raises `SetupError` with `--strict-judge`."""
-        tested = self._settings.model(scenario)
-        if tested is None:
+    def warnings(self, cast: Cast) -> list[str]:
+        """Warnings about every model that judges something of the scenario, a rubric included. Raises `SetupError`
+        with `--strict-judge`."""
+        if cast.model is None or cast.decides is None:
             return []
-        found = [said for ref in self._asked(scenario) if (said := self._partial(ref, tested, scenario)) is not None]
+        asked = [chosen for _, chosen in self.of_checks(cast)]
+        if _has_judged_ending(cast.scenario) or (cast.scenario.rubric is not None and cast.judge is not None):
+            asked.append(cast.decides)
+        judges = {chosen.value: chosen for chosen in asked}.values()
+        found = [said for judge in judges if (said := _partial(judge, cast.model, cast)) is not None]
         if found and self._settings.strict_judge:
-            raise SetupError(f"--strict-judge: {scenario.place}: {found[0]}")
+            raise SetupError(f"--strict-judge: {cast.scenario.place}: {found[0]}")
         return found
 
-    def overrides(self, scenario: Scenario) -> list[str]:
+    def overrides(self, cast: Cast) -> list[str]:
         """Notes where an option overrides a `model_type` of the scenario."""
-        judge, user = self._settings.judge(scenario), self._settings.user_model(scenario)
         said: list[str] = []
-        if judge is not None and self._fixed(scenario):
-            asked = [model_type for spec in self._judged(scenario) if (model_type := _judged_by(spec))]
-            option = "the matrix's judge" if "judge" in scenario.overrides else "--judge"
-            said += [self._instead(option, judge, model_type, scenario) for model_type in asked]
-        if user is not None and self._settings.options.user_model is not None:
-            asked = user_model_types(scenario)
-            said += [self._instead("--user-model", user, model_type, scenario) for model_type in asked]
+        if cast.judge is not None and is_fixed(cast.judge):
+            asked = [model_type for spec in self._judged(cast) if (model_type := _judged_by(spec))]
+            option = "the matrix's judge" if cast.judge.chosen_by == "matrix" else "--judge"
+            said += [_instead(option, cast.judge, model_type, cast) for model_type in asked]
+        if cast.user is not None and is_fixed(cast.user):
+            asked = user_model_types(cast.scenario)
+            said += [_instead("--user-model", cast.user, model_type, cast) for model_type in asked]
         return [message for message in dict.fromkeys(said) if message]
 
-    def _instead(self, option: str, given: ModelRef, model_type: str, scenario: Scenario) -> str:
-        """Empty when both name the same model."""
-        try:
-            meant = self._settings.of_type(model_type, given, scenario).name
-        except SetupError:
-            meant = model_type
-        if meant == given.name:
-            return ""
-        stands_for = "" if meant == model_type else f", which stands for {meant}"
-        return f"{option} {given.name} is used in place of `model_type: {model_type}`{stands_for}"
-
-    def _asked(self, scenario: Scenario) -> list[ModelRef]:
-        """Every model that judges something of the scenario, a rubric included.
-
-        A `model_type` that cannot be resolved is left out: its check reports it.
-        """
-        named = self._settings.judge(scenario)
-        default = named or self._settings.model(scenario)
-        if default is None:
-            return []
-        types = [None if self._fixed(scenario) else _judged_by(spec) for spec in self._judged(scenario)]
-        if _has_judged_ending(scenario) or (scenario.rubric is not None and named is not None):
-            types.append(None)
-        refs: dict[str, ModelRef] = {}
-        for model_type in types:
-            with suppress(SetupError):
-                ref = self._settings.of_type(model_type, default, scenario)
-                refs[ref.name] = ref
-        return list(refs.values())
-
-    def _partial(self, judge: ModelRef, tested: ModelRef, scenario: Scenario) -> str | None:
-        """Why this judge may not be impartial, or None."""
-        if judge.name == tested.name:
-            advice = "name another one" if self._settings.judge(scenario) else "give --judge for an independent one"
-            return f"self-judged: {tested.name} is its own judge; {advice}"
-        vendor = self._vendor(judge, scenario)
-        if vendor == self._vendor(tested, scenario):
-            return f"the judge {judge.name} and the model under test {tested.name} are from the same vendor, {vendor}"
-        return None
-
-    def _vendor(self, ref: ModelRef, scenario: Scenario) -> str:
-        facts = ModelFacts()
-        with suppress(SetupError):  # a stored trial is judged again without the provider of its model
-            registry = self._registries.registry(scenario)
-            facts = model_facts(provider_part(ref.name.partition("/")[0], self._settings.config, registry))
-        return vendor_of(ref.name, names_file=facts.names_file)
-
-    def _judged(self, scenario: Scenario) -> list[EvaluationSpec]:
-        known = self._checks.get(scenario.id)
+    def _judged(self, cast: Cast) -> list[EvaluationSpec]:
+        known = self._checks.get(cast.scenario.id)
         if known is None:
-            registry = self._registries.registry(scenario)
-            named = self._settings.judge(scenario) is not None
-            known = [
+            registry, named = cast.registry, cast.judge is not None
+            known = self._checks[cast.scenario.id] = [
                 spec
-                for spec in evaluation_specs(scenario)
+                for spec in leaf_specs(cast.scenario)
                 if asks_judge(spec, registry) and (named or not explicit_judge_only(registry.evaluator(spec.type)))
             ]
-            self._checks[scenario.id] = known
         return known
 
-    def _fixed(self, scenario: Scenario) -> bool:
-        """Whether the judge overrides the scenario's own."""
-        return self._settings.options.judge is not None or "judge" in scenario.overrides
+
+def is_fixed(chosen: Choice | None) -> bool:
+    """Whether the judge, or the model of the user, overrides what checks and simulated users ask for themselves."""
+    return chosen is not None and chosen.chosen_by in ("matrix", "user")
+
+
+def _instead(option: str, given: Choice, model_type: str, cast: Cast) -> str:
+    """Empty when both name the same model."""
+    try:
+        meant = cast.of_type(model_type, given).value
+    except SetupError:
+        meant = model_type
+    if meant == given.value:
+        return ""
+    stands_for = "" if meant == model_type else f", which stands for {meant}"
+    return f"{option} {given.value} is used in place of `model_type: {model_type}`{stands_for}"
+
+
+def _partial(judge: Choice, tested: Choice, cast: Cast) -> str | None:
+    """Why this judge may not be impartial, or None."""
+    if judge.value == tested.value:
+        advice = "name another one" if cast.judge else "give --judge for an independent one"
+        return f"self-judged: {tested.value} is its own judge; {advice}"
+    vendor = _vendor(judge, cast)
+    if vendor == _vendor(tested, cast):
+        return f"the judge {judge.value} and the model under test {tested.value} are from the same vendor, {vendor}"
+    return None
+
+
+def _vendor(chosen: Choice, cast: Cast) -> str:
+    facts = ModelFacts()
+    with suppress(SetupError):  # a stored trial is judged again without the provider of its model
+        facts = model_facts(provider_part(chosen.provider, cast.config, cast.registry))
+    return vendor_of(chosen.value, names_file=facts.names_file)
 
 
 def needs_judge(scenario: Scenario, registry: Registry) -> bool:
     """Whether some check or condition of the scenario asks a judge. Raises `SetupError`."""
-    return _has_judged_ending(scenario) or any(asks_judge(spec, registry) for spec in evaluation_specs(scenario))
+    return _has_judged_ending(scenario) or any(asks_judge(spec, registry) for spec in leaf_specs(scenario))
 
 
 def asks_judge(spec: EvaluationSpec, registry: Registry) -> bool:

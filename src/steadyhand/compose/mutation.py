@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, TypeAlias, cast
 from msgspec.structs import replace
 
 from steadyhand.compose.builder import Builder, stored_parts
+from steadyhand.compose.check_code import sandbox_for
 from steadyhand.compose.models import asks_judge
 from steadyhand.compose.scenarios import ScenarioRegistries
 from steadyhand.compose.selftest import check_answer
@@ -19,7 +20,7 @@ from steadyhand.records.evaluation import EvaluationResult, EvaluationSpec, Verd
 from steadyhand.records.event import AnyEvent, Said
 from steadyhand.records.mutation import KILLED, CheckTally, MutantResult, MutantStatus, MutationReport, ScenarioMutants
 from steadyhand.records.run import Judged, TrialKey, TrialRecord
-from steadyhand.records.scenario import Ask, Converse, Scenario, evaluation_specs
+from steadyhand.records.scenario import Ask, Converse, Scenario, evaluation_specs, leaf_specs
 from steadyhand.spec.equivalents import read_equivalents
 from steadyhand.store.reader import RunReader
 
@@ -51,6 +52,9 @@ class Mutation:
         self._scenarios = scenarios
         self._registries = registries
         self._builder = builder
+        self._scripts = (
+            sandbox_for((each, registries.registry(each)) for each in scenarios) if builder is None else None
+        )
         folders = {Path(scenario.place.file).parent for scenario in scenarios}
         self._equivalent = {key: why for folder in sorted(folders) for key, why in read_equivalents(folder).items()}
         self._used: set[tuple[str, str, str]] = set()
@@ -89,12 +93,15 @@ class Mutation:
             before = await self._examine(scenario, original.answer, original.stored)
             held = {key: result for key, result in before.items() if result.verdict is Verdict.PASSED}
             originals += bool(held)
+            unstored = self._rests_on_the_trial(scenario, original.stored, held)
             for mutant, stored in _cases(scenario, original, elsewhere) if held else ():
                 after = await self._examine(scenario, mutant.text, stored)
                 lost = {key: each for key, each in after.items() if _noticed(before.get(key), each)}
                 # What was done is not read by a judge who reads the reply.
                 undecided = not mutant.conduct and self._left_to_a_judge(scenario, after)
                 status = _status(lost, undecided=undecided)
+                if status == "survived" and mutant.conduct and unstored:
+                    status = "not_applicable"
                 found.append((self._result(scenario, original, mutant, (held, lost, status)), held))
         return _added_up(scenario, originals, found)
 
@@ -102,22 +109,33 @@ class Mutation:
         registry = self._registries.registry(scenario)
         known = stored or _unstored(scenario)
         if self._builder is None:
-            parts = stored_parts(scenario, known, registry)
+            parts = replace(stored_parts(scenario, known, registry), scripts=self._scripts)
         else:
             parts = replace(self._builder.build_stored(scenario, known), score_rubric=None)
         if stored is None:
             results = await check_answer(parts, registry, answer)
         else:
             results = await check_again(parts, stored)
-        return {(each.place, each.name, each.stage, each.step, each.turn): each for each in results}
+        return {_key(each): each for each in results}
+
+    def _rests_on_the_trial(self, scenario: Scenario, stored: TrialRecord | None, held: _Results) -> bool:
+        """Whether a check held in the trial that the record cannot tell about: one of files, commands or a database."""
+        registry = self._registries.registry(scenario)
+        known = [spec for spec in evaluation_specs(scenario) if registry.has("evaluators", spec.type)]
+        made = {spec.place for spec in known if not asks_judge(spec, registry)}
+        recorded = () if stored is None else stored.evaluations
+        return any(
+            each.verdict is Verdict.PASSED and _key(each) not in held and each.place in made for each in recorded
+        )
 
     def _left_to_a_judge(self, scenario: Scenario, results: _Results) -> bool:
         """Whether a check is left to a judge, so that the answer has not passed."""
         decided = {each.place for each in results.values() if each.verdict in (Verdict.PASSED, Verdict.FAILED)}
         registry = self._registries.registry(scenario)
         return any(
-            spec.place not in decided and registry.has("evaluators", spec.type) and asks_judge(spec, registry)
-            for spec in evaluation_specs(scenario)
+            group.place not in decided and registry.has("evaluators", spec.type) and asks_judge(spec, registry)
+            for group in evaluation_specs(scenario)
+            for spec in group.leaves
         )
 
     def _result(
@@ -143,6 +161,10 @@ class Mutation:
         )
 
 
+def _key(result: EvaluationResult) -> tuple[object, ...]:
+    return result.place, result.name, result.stage, result.step, result.turn
+
+
 def _noticed(before: EvaluationResult | None, after: EvaluationResult) -> bool:
     """Whether a check says something worse of the mutant than of the original."""
     if before is None or before.verdict is Verdict.PASSED:
@@ -163,7 +185,7 @@ def _status(lost: _Results, *, undecided: bool) -> MutantStatus:
 def _added_up(scenario: Scenario, originals: int, found: Sequence[tuple[MutantResult, _Results]]) -> ScenarioMutants:
     statuses = [result.status for result, _ in found]
     counted = [(result, {each.name or each.type for each in held.values()}) for result, held in found]
-    counted = [each for each in counted if each[0].status != "equivalent"]
+    counted = [each for each in counted if each[0].status not in ("equivalent", "not_applicable")]
 
     def tally(spec: EvaluationSpec) -> CheckTally:
         name = spec.name or spec.type
@@ -181,6 +203,7 @@ def _added_up(scenario: Scenario, originals: int, found: Sequence[tuple[MutantRe
         survived=statuses.count("survived"),
         equivalent=statuses.count("equivalent"),
         needs_judge=statuses.count("needs_judge"),
+        not_applicable=statuses.count("not_applicable"),
         checks=tuple(tally(spec) for spec in evaluation_specs(scenario)),
         mutants=tuple(result for result, _ in found),
     )
@@ -210,7 +233,7 @@ def _cases(scenario: Scenario, original: _Original, elsewhere: Sequence[str]) ->
 def _words(scenario: Scenario) -> frozenset[str]:
     """The words that the scenario's checks ask for, and those of the right decision."""
     texts = [scenario.expected_action or ""]
-    for spec in evaluation_specs(scenario):
+    for spec in leaf_specs(scenario):
         texts += _texts({name: value for name, value in spec.params.items() if name != "judge_criterion"})
     return frozenset[str]().union(*map(words_in, texts))
 

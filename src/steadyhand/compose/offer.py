@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from pydantic import ValidationError
 
-from steadyhand.compose.scenarios import ScenarioRegistries
-from steadyhand.compose.settings import Settings
+from steadyhand.compose.cast import Casts, Choice
 from steadyhand.errors import SetupError
 from steadyhand.lint.offered import lint_names
 from steadyhand.plugins.registry import Registry
@@ -16,26 +15,24 @@ from steadyhand.ports.evaluator import named_deeds
 from steadyhand.records.deed_name import NamedDeed, OfferedTool, ToolOffer
 from steadyhand.records.evaluation import EvaluationSpec
 from steadyhand.records.location import Problem
-from steadyhand.records.scenario import Scenario, evaluation_specs
+from steadyhand.records.scenario import Scenario, leaf_specs
 
 
-def check_offers(
-    scenarios: Iterable[Scenario], settings: Settings, registries: ScenarioRegistries
-) -> Iterator[Problem]:
+def check_offers(scenarios: Iterable[Scenario], casts: Casts) -> Iterator[Problem]:
     """Warnings. A scenario whose plugins are not all known is left out: they may offer anything."""
     for scenario in scenarios:
-        registry = registries.registry(scenario)
-        named = list(_named(scenario, registry))
-        if not named or registries.unloaded(scenario) or registries.missing(scenario):
+        plugins = casts.registries.plugins(scenario)
+        named = list(_named(scenario, plugins.registry))
+        if not named or plugins.unloaded or plugins.missing:
             continue
-        offer = _offer(scenario, settings, registry)
+        offer = _offer(scenario, casts.agent(scenario), plugins.registry)
         if offer is not None:
             for evaluation, deeds in named:
                 yield from lint_names(evaluation, deeds, offer)
 
 
 def _named(scenario: Scenario, registry: Registry) -> Iterator[tuple[EvaluationSpec, tuple[NamedDeed, ...]]]:
-    for evaluation in evaluation_specs(scenario):
+    for evaluation in leaf_specs(scenario):
         try:
             evaluator = registry.evaluator(evaluation.type)
             deeds = named_deeds(evaluator, evaluator.params.model_validate(evaluation.params))
@@ -45,9 +42,9 @@ def _named(scenario: Scenario, registry: Registry) -> Iterator[tuple[EvaluationS
             yield evaluation, deeds
 
 
-def _offer(scenario: Scenario, settings: Settings, registry: Registry) -> ToolOffer | None:
+def _offer(scenario: Scenario, agent: Choice, registry: Registry) -> ToolOffer | None:
     """None if the agent is not known."""
-    kind = settings.agent(scenario).partition(":")[0]
+    kind = agent.kind
     if kind not in registry.names("agents"):
         return None  # it may come from an installed plugin, which is not imported for this
     own = agent_facts(registry.agent(kind)).own_tools

@@ -1,15 +1,22 @@
-"""The stored trials of a run, to be judged again."""
+"""Judging stored trials: those of a run that is judged again, and outside a run."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import contextlib
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
+from steadyhand.compose.builder import Builder, RunParts
+from steadyhand.compose.cast import Casts
+from steadyhand.compose.models import Tape, build_gate, providers_of
 from steadyhand.compose.settings import Settings, restore_options
 from steadyhand.compose.trust import require_trusted_record
+from steadyhand.engine.limits import LagMonitor, SpendingLimit
 from steadyhand.errors import SetupError, StoreError
+from steadyhand.judging.cost import Prices
 from steadyhand.records.config import RunOptions, Selection
 from steadyhand.records.run import PlannedTrial, TrialKey, TrialRecord
 from steadyhand.records.scenario import Scenario
@@ -81,31 +88,39 @@ def rejudge_options(record: Path, here: Settings) -> tuple[Selection, RunOptions
                 f"run {header.id} was started in {folder}, and its paths are relative to that folder; {missing[0]} was "
                 "not found here: change to that folder or to a copy of it"
             )
-    given, defaults = here.options, RunOptions()
-    named = {
-        name: value
-        for name in RunOptions.__struct_fields__
-        if (value := getattr(given, name)) != getattr(defaults, name)
-    }
-    kept = msgspec.structs.replace(
-        before,
-        record=None,
-        replay=None,
-        trials=None,
-        max_cost=None,
-        max_tokens=None,
-        judge_canaries=None,
-        only=(),
-        failed_of=None,
-        shard=None,
-        workers=None,
-        engine=None,
-        ray_address=None,
-        ray_env=(),
-        trust=False,
-        seed=header.seed,
-        rejudge=record.absolute(),
-    )
-    unasked = {"agent": None, "agents": (), "allow_commands": False, "live": False}
-    require_trusted_record(record, msgspec.structs.replace(kept, **unasked), here.project)
-    return selection, msgspec.structs.replace(kept, **named)
+    kept = msgspec.structs.replace(before.without("rejudge"), seed=header.seed, rejudge=record.absolute())
+    require_trusted_record(record, kept, here.project, runs_agents=False)
+    return selection, msgspec.structs.replace(kept, **here.options.given())
+
+
+class Judging(NamedTuple):
+    """What judges stored trials, outside a run."""
+
+    builder: Builder
+    prices: Prices
+    tape: Tape
+
+
+@contextlib.asynccontextmanager
+async def judging(scenarios: Sequence[Scenario], casts: Casts) -> AsyncGenerator[Judging]:
+    """The judge of these scenarios, ready to be asked. Raises `UsageError`."""
+    settings, providers = casts.settings, providers_of(casts.all(scenarios))
+    free = tuple(sorted(name for name, facts in providers.items() if facts.free))
+    prices = Prices(dict(settings.config.prices), elsewhere=settings.own_servers(providers), free=free)
+    tape = Tape(settings.options, settings.redactor())
+    with LagMonitor() as lag:
+        parts = RunParts(
+            casts=casts,
+            workspaces=Path(),
+            lag=lag,
+            gate=build_gate(providers, settings, lambda message: None),
+            tape=tape,
+            budget=SpendingLimit(prices, max_cost=settings.options.max_cost, max_tokens=settings.options.max_tokens),
+        )
+        builder = Builder(parts)
+        try:
+            builder.prepare_judging(scenarios)
+            yield Judging(builder, prices, tape)
+        finally:
+            await builder.close()
+            tape.close()

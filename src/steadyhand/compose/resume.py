@@ -13,6 +13,7 @@ from steadyhand.compose.run import Run
 from steadyhand.compose.settings import Settings, restore_options
 from steadyhand.compose.trust import require_trusted_record
 from steadyhand.errors import SetupError, UsageError
+from steadyhand.records.config import RunOptions
 from steadyhand.records.run import RunHeader
 from steadyhand.redaction import MASK, SHORTEST
 from steadyhand.store.reader import RunReader
@@ -34,7 +35,7 @@ def resume_run(record: Path, here: Settings, **where: Any) -> Resumed:
     """
     reader = RunReader.open(record)
     folder, selection, options = restore_options(reader.header.options)
-    refuse_redacted(options.agent)
+    refuse_redacted(options)
     require_trusted_record(record, options, here.project)
     options = msgspec.structs.replace(
         options,
@@ -64,9 +65,9 @@ def resume_run(record: Path, here: Settings, **where: Any) -> Resumed:
     return Resumed(run, changes)
 
 
-def refuse_redacted(agent: str | None) -> None:
+def refuse_redacted(options: RunOptions) -> None:
     """Raises `SetupError` for an agent that cannot be restored from the record."""
-    if agent is not None and MASK * SHORTEST in agent:
+    if any(MASK * SHORTEST in agent for agent in options.users_agents):
         raise SetupError(
             "the agent was given a secret on its command line or in its URL, and records keep no secrets: start a new "
             "run, and put the secret in a variable, as in --agent 'command:TOKEN=$TOKEN ./agent'"

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 import secrets
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from datetime import UTC, datetime
@@ -14,45 +12,39 @@ from pathlib import Path
 from typing import Any
 
 from steadyhand.batch.plan import Plan
-from steadyhand.batch.provider import ProviderGate
-from steadyhand.builtin.plugin import sweep_workspaces
-from steadyhand.compose.builder import Builder, RunParts, no_doubts
+from steadyhand.compose.cast import Casts, target_of
 from steadyhand.compose.fingerprint import Fingerprints
-from steadyhand.compose.models import Judges, Tape, asks_judge, build_gate, free_of_limits, needs_network, providers_of
+from steadyhand.compose.models import asks_judge, needs_network, providers_of
 from steadyhand.compose.rejudgement import Origin
 from steadyhand.compose.scenarios import (
     NOTHING_GIVEN,
     Given,
-    Rubrics,
-    ScenarioRegistries,
     load_scenarios,
     open_registries,
-    target_of,
     with_safe_ids,
 )
 from steadyhand.compose.settings import Settings, save_options
 from steadyhand.compose.trust import named_by, untrusted
-from steadyhand.engine.limits import LagMonitor, SpendingLimit
-from steadyhand.engine.model_call import OpenGate
 from steadyhand.errors import FileError, SetupError
-from steadyhand.judging.cost import Prices
 from steadyhand.judging.rates import (
-    ScenarioRate,
-    scenario_rates,
+    percent,
+    required_of,
     sequential_tests,
     until_decided,
 )
-from steadyhand.judging.sequential import Decision, Decisions
+from steadyhand.judging.sequential import Decision, Decisions, fewest_passes
 from steadyhand.ports.agent import agent_facts
-from steadyhand.ports.model import Gate
+from steadyhand.ports.model import ModelFacts
 from steadyhand.records.config import RunOptions, Selection
 from steadyhand.records.evaluation import EvaluationSpec
 from steadyhand.records.run import DEFAULT_ALPHA, PlannedTrial, RunHeader, RunMatrix, TrialKey
-from steadyhand.records.scenario import Scenario
+from steadyhand.records.scenario import Scenario, evaluation_specs
 from steadyhand.redaction import Redactor
 from steadyhand.store.reader import RunReader, new_run_id
 from steadyhand.store.schema import still_to_do
 from steadyhand.version import __version__
+
+_MOST_SOURCES = 8 * 1024 * 1024
 
 
 class Run:
@@ -74,12 +66,13 @@ class Run:
         self.settings: Settings = Settings(options)
         self.uses_workers: bool = self.settings.workers > 1 or options.engine == "ray"
         self._check_executor(options, objects=any(given))
-        self._registries = open_registries(self.settings, given, checking=checking)
+        registries = open_registries(self.settings, given, checking=checking)
+        self.casts: Casts = Casts(self.settings, registries)
         self.notes: list[str] = []
         """What was passed over in folders."""
         loaded = load_scenarios(
             selection,
-            self._registries,
+            registries,
             given,
             models=options.models,
             agents=options.agents,
@@ -100,8 +93,9 @@ class Run:
             self.scenarios, numbers = shard_scenarios(self.unsharded, self.settings)
         self.needs_trust: str | None = None
         """A description of what needs --trust; None if there is nothing, or --trust was given."""
-        self._check_scenarios(options, checking=checking)
-        self._providers = providers_of(self.scenarios, self.settings, self._registries)
+        self._check_matrices(options)
+        self._check_scenarios(checking=checking)
+        self.providers: dict[str, ModelFacts] = providers_of(self.casts.all(self.scenarios))
         header, self.record = begun if begun is not None else (None, None)
         seed = header.seed if header is not None else self.settings.seed
         self.seed: int = seed if seed is not None else secrets.randbelow(2**31)
@@ -111,10 +105,6 @@ class Run:
             raise SetupError("--alpha is the error rate of --until decided; add that or leave --alpha out")
         self.saved: dict[str, Any] = save_options(selection, options, objects=any(given))
         self.header: RunHeader = header or self._header(options)
-        prices = Prices.of_run(self.header)
-        self.budget: SpendingLimit = SpendingLimit(prices, max_cost=options.max_cost, max_tokens=options.max_tokens)
-        if self.record is not None and self.budget.limited:
-            self.budget.count_spent(RunReader.open(self.record).trials())
 
     def _check_executor(self, options: RunOptions, *, objects: bool) -> None:
         if self.uses_workers or options.ray_address is not None or options.ray_env:
@@ -122,14 +112,12 @@ class Run:
 
             check_executor(options, objects=objects)
 
-    def _check_scenarios(self, options: RunOptions, *, checking: bool) -> None:
-        rubrics = Rubrics(self.settings)
+    def _check_scenarios(self, *, checking: bool) -> None:
         with suppress(SetupError) if checking else nullcontext():  # the run itself reports what cannot be set up
-            self.needs_trust = self._needs_trust(rubrics)
+            self.needs_trust = self._needs_trust()
         if self.needs_trust is not None and not checking:
             raise SetupError(self.needs_trust)
-        self._check_matrices(options)
-        if problems := rubrics.check(self.scenarios, read=False):
+        if problems := self.casts.rubrics.check(self.scenarios, read=False):
             raise FileError(problems)
 
     def doable(self, planned: Sequence[PlannedTrial]) -> Sequence[PlannedTrial]:
@@ -142,23 +130,15 @@ class Run:
         from steadyhand.compose.matrices import check_names, check_options
 
         check_options(self.scenarios, options)
-        problems = check_names(self.scenarios, self.settings, self._registries)
+        problems = check_names(self.scenarios, self.casts)
         if errors := [problem for problem in problems if problem.level == "error"]:
             raise FileError(errors)
 
-    def _needs_trust(self, rubrics: Rubrics) -> str | None:
-        project = self.settings.project
-        outside = [scenario for scenario in self.scenarios if not project.trusts_scenario(scenario)]
-        if not outside:
-            return None
-        found = [
-            named
-            for scenario in outside
-            for named in named_by(
-                scenario, self.settings, self._registries.registry(scenario), rubric=rubrics.file(scenario)
-            )
-        ]
-        return self.redactor.text(untrusted(found, project)) if found else None
+    def _needs_trust(self) -> str | None:
+        settings = self.settings
+        outside = [cast for cast in self.casts.all(self.scenarios) if not cast.trusted]
+        found = [named for cast in outside for named in named_by(cast, settings)]
+        return self.redactor.text(untrusted(found, settings.project)) if found else None
 
     def _header(self, options: RunOptions) -> RunHeader:
         return RunHeader(
@@ -170,12 +150,12 @@ class Run:
             planned=len(self.planned),
             options=self.saved,
             prices=dict(self.settings.config.prices),
-            own_servers=self.settings.own_servers(self._providers),
-            free_providers=tuple(sorted(name for name, facts in self._providers.items() if facts.free)),
+            own_servers=self.settings.own_servers(self.providers),
+            free_providers=tuple(sorted(name for name, facts in self.providers.items() if facts.free)),
             pass_rate=options.pass_rate,
             matrices=self._matrices(),
             pass_rates={each.id: each.pass_rate for each in self.scenarios if each.pass_rate is not None},
-            targets={scenario.id: target_of(scenario, self.settings) for scenario in self.scenarios},
+            targets={scenario.id: target_of(self.casts.of(scenario)) for scenario in self.scenarios},
             until=options.until,
             alpha=options.alpha if options.alpha is not None else DEFAULT_ALPHA,
             origin=self.origin.id if self.origin is not None else None,
@@ -191,51 +171,57 @@ class Run:
         return run_matrices(self.scenarios)
 
     @property
-    def registries(self) -> ScenarioRegistries:
-        return self._registries
-
-    @property
     def needs_network(self) -> bool:
-        return needs_network(self.scenarios, self._providers, self.settings, self._registries)
+        return needs_network(self.casts.all(self.scenarios), self.providers)
 
     def asks_judge(self, scenario: Scenario, check: EvaluationSpec) -> bool:
         """True for a check that only an unloaded plugin could define."""
-        registry = self._registries.registry(scenario)
-        if not registry.has("evaluators", check.type) and self._registries.unloaded(scenario):
+        cast = self.casts.of(scenario)
+        if not cast.registry.has("evaluators", check.type) and cast.plugins.unloaded:
             return True
-        return asks_judge(check, registry)
+        return asks_judge(check, cast.registry)
 
     def asks_model(self, scenario: Scenario) -> str:
         """As declared by the scenario's agent; `unknown` also for one that only an unloaded plugin could define."""
-        kind, registry = self.settings.agent(scenario).partition(":")[0], self._registries.registry(scenario)
+        cast = self.casts.of(scenario)
+        kind, registry = cast.agent.kind, cast.registry
         return agent_facts(registry.agent(kind) if registry.has("agents", kind) else None).asks_model
 
-    def free_of_limits(self) -> tuple[str, ...]:
-        """The providers whose calls need no permit."""
-        return free_of_limits(self._providers, self.settings)
+    def fingerprints(self, scenarios: Sequence[Scenario] | None = None) -> dict[str, dict[str, str]]:
+        """The fingerprint of the trials of each of the run's scenarios, or of these."""
+        made = Fingerprints(self.casts, self.redactor)
+        return {each.id: made.parts(self.casts.of(each)) for each in scenarios or self.scenarios}
 
-    def gate(self, note: Callable[[str], None], *, spaced: bool = True) -> ProviderGate | OpenGate:
-        return build_gate(self._providers, self.settings, note, spaced=spaced)
+    def cannot_pass(self) -> list[str]:
+        """A note for each maximum number of trials that is too low for the test ever to pass."""
+        if self.header.until is None:
+            return []
+        short: dict[str, int] = {}
+        for scenario_id, trials in self.planned.per_scenario().items():
+            required = required_of(self.header, scenario_id) or 1.0
+            needed = fewest_passes(required, self.header.alpha)
+            if needed is not None and trials < needed:
+                told = f"--until decided can never say passed with {trials} trials: {percent(required)} at alpha "
+                told += f"{self.header.alpha:g} needs at least {needed}, all passed"
+                short[told] = short.get(told, 0) + 1
+        return [f"{message} ({count} scenarios)" if count > 1 else message for message, count in short.items()]
 
-    def builder(
-        self, lag: LagMonitor, gate: Gate, *, tape: Tape | None = None, budget: SpendingLimit | None = None
-    ) -> Builder:
-        parts = RunParts(
-            registries=self._registries,
-            settings=self.settings,
-            workspaces=clean_workspaces(),
-            lag=lag,
-            gate=gate,
-            tape=tape or Tape(RunOptions(), self.redactor),
-            budget=budget or self.budget,
-            doubts=self._doubts(),
-        )
-        return Builder(parts)
-
-    def fingerprints(self) -> dict[str, dict[str, str]]:
-        """The fingerprint of each scenario's trials."""
-        made = Fingerprints(self.settings, self.redactor, self._registries)
-        return {scenario.id: made.parts(scenario) for scenario in self.scenarios}
+    def sources(self) -> dict[str, str]:
+        """The text of the files that the scenarios and their checks were read from, up to a size limit."""
+        places = {scenario.place.file: None for scenario in self.scenarios}
+        places.update((spec.place.file, None) for scenario in self.scenarios for spec in evaluation_specs(scenario))
+        found: dict[str, str] = {}
+        room = _MOST_SOURCES
+        for file in places:
+            try:
+                text = Path(file).read_text(encoding="utf-8")
+            except (OSError, ValueError):  # made in Python, or gone meanwhile
+                continue
+            room -= len(text)
+            if room < 0:
+                break
+            found[file] = text
+        return found
 
     def decisions(self) -> Decisions | None:
         """The sequential decisions, based on the record so far; None for a run in which all trials run.
@@ -258,44 +244,6 @@ class Run:
                 if decided or not still_to_do(found[index]):
                     decisions.add(TrialKey(scenario_id=scenario_id, index=index), found[index])
         return decisions
-
-    def _doubts(self) -> Callable[[Scenario, Judges], Mapping[int, str]]:
-        if not self.settings.config.calibration.required:
-            return no_doubts
-        from steadyhand.compose.calibration import Doubts
-
-        return Doubts(self.settings, self.redactor, self._registries).of
-
-
-def clean_workspaces() -> Path:
-    """The user's folder for workspaces, cleaned of what killed runs have left there.
-
-    It is a temporary folder and not next to the scenarios, so that an agent's `..` does not lead to the answers. Raises
-    `SetupError` if the folder belongs to another user.
-    """
-    root = Path(tempfile.gettempdir()) / f"steadyhand-{os.getuid()}"
-    root.mkdir(mode=0o700, exist_ok=True)
-    if root.is_symlink() or root.stat().st_uid != os.getuid():
-        raise SetupError(f"{root} belongs to another user; set TMPDIR to a folder that you own")
-    workspaces = root / "workspaces"
-    workspaces.mkdir(mode=0o700, exist_ok=True)
-    sweep_workspaces(workspaces)
-    return workspaces
-
-
-def rates_of(reader: RunReader) -> list[ScenarioRate]:
-    """In planned order."""
-    planned = reader.planned_per_scenario()
-    until = None
-    if reader.header.until is not None:
-        until = until_decided(reader.header, planned, reader.verdicts_per_scenario())
-    return scenario_rates(
-        reader.counts_per_scenario(),
-        planned=planned,
-        until=until,
-        required=reader.header.pass_rates,
-        required_of_all=reader.header.pass_rate,
-    )
 
 
 def quick_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:

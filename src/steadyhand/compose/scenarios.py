@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,24 +16,19 @@ from steadyhand.errors import FileError, SetupError
 from steadyhand.plugins.plugin import Plugin
 from steadyhand.plugins.registry import EnvironmentNames, EvaluationCatalogue, InstalledPlugins, Registry
 from steadyhand.records.config import Config, Selection
-from steadyhand.records.evaluation import Rubric
 from steadyhand.records.location import Place, Problem
-from steadyhand.records.run import Target
-from steadyhand.records.scenario import Converse, PluginRef, RunCode, Scenario, evaluation_specs
+from steadyhand.records.scenario import PluginRef, Scenario
 from steadyhand.redaction import Redactor
 from steadyhand.spec.agent import Vocabulary
 from steadyhand.spec.config import SHIPPED, Project, files_of
-from steadyhand.spec.discovery import show_file
 from steadyhand.spec.load import Loaded, load
-from steadyhand.spec.validation import Findings
-from steadyhand.spec.yaml import read_document
 from steadyhand.suggestion import nearest
 
-CHARACTER_MODEL = "character.llm.model"
-_NOT_OF_THE_CELL = frozenset(("model", "agent", CHARACTER_MODEL))
 
+class ScenarioPlugins(NamedTuple):
+    """The registry of a scenario, and what is to be said of the plugins that it names: those that are not installed,
+    and those that were not loaded, because their code must not be executed."""
 
-class _Found(NamedTuple):
     registry: Registry
     warnings: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
@@ -61,31 +56,24 @@ class ScenarioRegistries:
         self._project: Project | None = project
         self._live: bool = live
         self._installed: InstalledPlugins | None = installed
-        self._known: dict[tuple[Path, bytes, bool], _Found] = {}
+        self._known: dict[tuple[Path, bytes, bool], ScenarioPlugins] = {}
+
+    def plugins(self, scenario: Scenario) -> ScenarioPlugins:
+        """Raises `SetupError` for a plugin that is not found."""
+        return self._resolved(scenario.plugins, *files_of(scenario))
 
     def registry(self, scenario: Scenario) -> Registry:
-        """Raises `SetupError` for a plugin that is not found."""
-        return self._resolved(scenario.plugins, *files_of(scenario)).registry
-
-    def warnings(self, scenario: Scenario) -> tuple[str, ...]:
-        return self._resolved(scenario.plugins, *files_of(scenario)).warnings
-
-    def missing(self, scenario: Scenario) -> tuple[str, ...]:
-        """The plugins that it names and that are not installed."""
-        return self._resolved(scenario.plugins, *files_of(scenario)).missing
-
-    def unloaded(self, scenario: Scenario) -> tuple[str, ...]:
-        """The plugins that it names and that were not loaded, because their code must not be executed."""
-        return self._resolved(scenario.plugins, *files_of(scenario)).unloaded
+        """The same without what is to be said, for whoever has no cast."""
+        return self.plugins(scenario).registry
 
     def vocabulary(self, refs: Sequence[PluginRef], file: str, *also: str) -> Vocabulary:
         """The known types for a file that names these plugins; `also` is the matrix that may have added the names."""
         found = self._resolved(refs, file, *also)
         return Vocabulary(EvaluationCatalogue(found.registry), EnvironmentNames(found.registry), found.unloaded)
 
-    def _resolved(self, refs: Sequence[PluginRef], file: str, *also: str) -> _Found:
+    def _resolved(self, refs: Sequence[PluginRef], file: str, *also: str) -> ScenarioPlugins:
         if not refs:
-            return _Found(self.base)
+            return ScenarioPlugins(self.base)
         folder = Path(file).absolute().parent
         trusted = self._project is None or self._project.trusts(file, *also)
         named = msgspec.json.encode([(ref.name, ref.version, ref.enabled, ref.config) for ref in refs])
@@ -94,7 +82,7 @@ class ScenarioRegistries:
             self._known[key] = self._found(refs, folder, trusted=trusted)
         return self._known[key]
 
-    def _found(self, refs: Sequence[PluginRef], folder: Path, *, trusted: bool) -> _Found:
+    def _found(self, refs: Sequence[PluginRef], folder: Path, *, trusted: bool) -> ScenarioPlugins:
         from steadyhand.plugins.resolve import names_code, resolve_plugins
 
         self._installed = self._installed or InstalledPlugins()
@@ -106,7 +94,7 @@ class ScenarioRegistries:
             installed=self._installed,
             execute=not self.checking,
         )
-        return _Found(
+        return ScenarioPlugins(
             self.base.extended(resolved.plugins),
             resolved.warnings,
             resolved.missing,
@@ -277,90 +265,6 @@ def _nothing(selection: Selection, found: int) -> str:
     return f"no scenarios in {', '.join(selection.paths) or 'what was given'}"
 
 
-RUBRICS = SHIPPED / "rubrics"
-_ENDINGS = (".yaml", ".yml")
-
-
-class Rubrics:
-    """Finds and reads each rubric file once."""
-
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-        self._found: dict[tuple[str, Path, Path | None], Path | None] = {}
-        self._read: dict[Path, Rubric] = {}
-
-    def get(self, scenario: Scenario) -> Rubric | None:
-        """The scenario's rubric, or None when it names none. Raises `FileError`."""
-        if scenario.rubric is None:
-            return None
-        file = self.file(scenario)
-        if file is None:
-            raise FileError([self._missing(scenario.rubric, scenario)])
-        if file not in self._read:
-            self._read[file] = _read(file)
-        return self._read[file]
-
-    def file(self, scenario: Scenario) -> Path | None:
-        """The path of the scenario's rubric; None if it names none, or one that is not found."""
-        return None if scenario.rubric is None else self._find(scenario.rubric, scenario)
-
-    def check(self, scenarios: Iterable[Scenario], *, read: bool) -> list[Problem]:
-        """A problem for each rubric that is not found; with `read`, also the problems in the files found."""
-        problems: dict[Problem, None] = {}
-        for scenario in scenarios:
-            if scenario.rubric is None:
-                continue
-            try:
-                if self._find(scenario.rubric, scenario) is None:
-                    problems[self._missing(scenario.rubric, scenario)] = None
-                elif read:
-                    self.get(scenario)
-            except FileError as error:
-                problems |= dict.fromkeys(error.problems)
-        return list(problems)
-
-    def _find(self, name: str, scenario: Scenario) -> Path | None:
-        beside = Path(scenario.place.file).absolute().parent
-        config = self._settings.config
-        configured = config.folder / config.rubrics if config.rubrics is not None else None
-        key = (name, beside, configured)
-        if key not in self._found:
-            files = (folder / f"{name}{ending}" for folder in _folders(beside, configured) for ending in _ENDINGS)
-            self._found[key] = next((file for file in files if file.is_file()), None)
-        return self._found[key]
-
-    def _missing(self, name: str, scenario: Scenario) -> Problem:
-        config = self._settings.config
-        configured = config.folder / config.rubrics if config.rubrics is not None else None
-        folders = _folders(Path(scenario.place.file).absolute().parent, configured)
-        known = {file.stem for folder in folders[1:] for ending in _ENDINGS for file in folder.glob(f"*{ending}")}
-        near = nearest(name, sorted(known))
-        hint = f"; did you mean `{near}`?" if near else ""
-        shipped = ", ".join(sorted(file.stem for file in RUBRICS.glob("*.yaml")))
-        message = (
-            f"rubric {name!r} not found next to the scenario, in the folder that `rubrics` in steadyhand.toml names, "
-            f"or among those that ship with Steadyhand{hint} (shipped: {shipped})"
-        )
-        return Problem(place=scenario.rubric_place or scenario.place, message=message, code="unknown-name")
-
-
-def _folders(beside: Path, configured: Path | None) -> list[Path]:
-    return [beside, *([configured] if configured is not None else []), RUBRICS]
-
-
-def _read(file: Path) -> Rubric:
-    from steadyhand.spec.rubric import read_rubric  # most runs score no rubric
-
-    document, faults = read_document(str(file), show_file(str(file), str(Path.cwd())))
-    if document is None:
-        raise FileError(faults)
-    findings = Findings(document, faults)
-    rubric = read_rubric(document, findings)
-    if rubric is None:
-        raise FileError(findings.problems)
-    return rubric
-
-
 def with_safe_ids(scenarios: Sequence[Scenario], redactor: Redactor) -> list[Scenario]:
     """The same scenarios with secrets in their ids masked, and the ids still unique.
 
@@ -379,64 +283,3 @@ def with_safe_ids(scenarios: Sequence[Scenario], redactor: Redactor) -> list[Sce
             taken.add(name)
         safe.append(scenario if name == scenario.id else msgspec.structs.replace(scenario, id=name))
     return safe
-
-
-def needs_agent(scenario: Scenario) -> bool:
-    """Whether any step uses an agent; a scenario with only code steps needs none."""
-    return any(not isinstance(step.task, RunCode) for step in scenario.steps)
-
-
-def target_of(scenario: Scenario, settings: Settings) -> Target:
-    """Raises `SetupError` for a model without a provider."""
-    cell, choice = scenario.cell, scenario.target
-    asked = needs_agent(scenario)
-    model = settings.model(scenario) if asked else None
-    base = cell or choice
-    return Target(
-        scenario=base.base_id if base is not None else scenario.id,
-        model=model.name if model is not None else None,
-        agent=settings.agent(scenario) if asked else None,
-        cell={each.parameter: each.value for each in cell.settings if each.parameter not in _NOT_OF_THE_CELL}
-        if cell is not None
-        else {},
-    )
-
-
-def needs_services(scenario: Scenario, registry: Registry) -> bool:
-    """A plain question to a bare model does not need them."""
-    return scenario.default_agent != "model" or offers_tools(scenario, registry)
-
-
-def offers_tools(scenario: Scenario, registry: Registry) -> bool:
-    """Whether there is a service or an action that an agent can call."""
-    setup = scenario.setup
-    return bool(
-        setup.mocks or setup.services or setup.database or registry.names("actions") or registry.names("services")
-    )
-
-
-def needs_user(scenario: Scenario) -> bool:
-    """Whether a simulated user takes part; a conversation may be scripted alone."""
-    return any(isinstance(step.task, Converse) and step.task.config.user_simulator for step in scenario.steps)
-
-
-def termination_functions(scenario: Scenario) -> list[str]:
-    return [
-        condition.function
-        for step in scenario.steps
-        if isinstance(step.task, Converse)
-        for condition in step.task.config.termination_conditions
-        if condition.function is not None
-    ]
-
-
-def model_types(scenario: Scenario) -> list[str]:
-    """The models, by alias or name, that its checks and its simulated user ask for."""
-    asked = [spec.params.get("model_type") for spec in evaluation_specs(scenario)]
-    return sorted({name for name in (*asked, *user_model_types(scenario)) if isinstance(name, str)})
-
-
-def user_model_types(scenario: Scenario) -> list[str]:
-    """The models, by alias or name, that its simulated users ask for."""
-    simulators = [step.task.config.user_simulator for step in scenario.steps if isinstance(step.task, Converse)]
-    return [simulator.model_type for simulator in simulators if simulator is not None and simulator.model_type]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from steadyhand.compose.check_code import check_files, sandbox_for
 from steadyhand.compose.models import asks_judge
 from steadyhand.compose.scenarios import ScenarioRegistries
 from steadyhand.engine.context import RunningTrial, TrialParts
@@ -12,13 +13,14 @@ from steadyhand.engine.evaluation import Evaluation
 from steadyhand.plugins.plugin import EnvironmentSettings
 from steadyhand.plugins.registry import Registry
 from steadyhand.ports.evaluator import deterministic, explicit_judge_only
+from steadyhand.ports.services import ScriptSandbox
 from steadyhand.records.base import Record
 from steadyhand.records.chat import Message
 from steadyhand.records.evaluation import EvaluationResult, EvaluationSpec, Verdict
 from steadyhand.records.location import Place
 from steadyhand.records.result import ExecutionResult
 from steadyhand.records.run import TrialKey
-from steadyhand.records.scenario import Scenario, evaluation_specs
+from steadyhand.records.scenario import Scenario, evaluation_specs, leaf_specs
 
 
 class Defect(Record):
@@ -40,6 +42,8 @@ class SelfTest(Record):
     without_examples: tuple[str, ...]
     untested: tuple[EvaluationSpec, ...] = ()
     """The checks whose types only an unloaded plugin could define."""
+    not_run: tuple[EvaluationSpec, ...] = ()
+    """The checks that run code from a file."""
 
 
 async def selftest(scenarios: Sequence[Scenario], registries: ScenarioRegistries) -> SelfTest:
@@ -51,14 +55,18 @@ async def selftest(scenarios: Sequence[Scenario], registries: ScenarioRegistries
     answers = needs_judge = 0
     defects: list[Defect] = []
     untested: list[EvaluationSpec] = []
+    not_run: list[EvaluationSpec] = []
+    scripts = sandbox_for((each, registries.registry(each)) for each in scenarios)
     for scenario in scenarios:
         registry = registries.registry(scenario)
-        unknown = [spec for spec in evaluation_specs(scenario) if not registry.has("evaluators", spec.type)]
+        unknown = [spec for spec in leaf_specs(scenario) if not registry.has("evaluators", spec.type)]
         untested += unknown
+        skipped = [file.spec for file in check_files(scenario, registry)]
+        not_run += skipped
         for answer in scenario.examples.good:
             answers += 1
-            results = await _check(scenario, registries, answer)
-            asks = [result for result in results if _asks_judge(result, registry)]
+            results = await _check(scenario, registries, answer, scripts)
+            asks = [result for result in results if _asks_judge(result, scenario, registry)]
             needs_judge += bool(asks)
             defects += [
                 _defect(scenario, answer, f"a good answer is rejected: {result.message}", result)
@@ -67,10 +75,10 @@ async def selftest(scenarios: Sequence[Scenario], registries: ScenarioRegistries
             ]
         for answer in scenario.examples.bad:
             answers += 1
-            results = await _check(scenario, registries, answer)
+            results = await _check(scenario, registries, answer, scripts)
             failed = any(result.verdict is Verdict.FAILED for result in results)
-            needs_judge += not failed and any(_asks_judge(result, registry) for result in results)
-            if not unknown and all(result.verdict is Verdict.PASSED for result in results):
+            needs_judge += not failed and any(_asks_judge(result, scenario, registry) for result in results)
+            if not unknown and not skipped and all(result.verdict is Verdict.PASSED for result in results):
                 defects.append(_defect(scenario, answer, "a bad answer passes every check"))
     without = tuple(s.id for s in scenarios if not s.examples.good and not s.examples.bad)
     return SelfTest(
@@ -79,15 +87,21 @@ async def selftest(scenarios: Sequence[Scenario], registries: ScenarioRegistries
         defects=tuple(defects),
         without_examples=without,
         untested=tuple(untested),
+        not_run=tuple(not_run),
     )
 
 
-def _asks_judge(result: EvaluationResult, registry: Registry) -> bool:
+def _asks_judge(result: EvaluationResult, scenario: Scenario, registry: Registry) -> bool:
     """Whether only a judge could decide it."""
-    return result.verdict is Verdict.INCONCLUSIVE and explicit_judge_only(registry.evaluator(result.type))
+    leaves = [leaf for spec in evaluation_specs(scenario) if spec.place == result.place for leaf in spec.leaves]
+    return result.verdict is Verdict.INCONCLUSIVE and any(
+        explicit_judge_only(registry.evaluator(leaf.type)) for leaf in leaves
+    )
 
 
-async def _check(scenario: Scenario, registries: ScenarioRegistries, answer: str) -> list[EvaluationResult]:
+async def _check(
+    scenario: Scenario, registries: ScenarioRegistries, answer: str, scripts: ScriptSandbox | None
+) -> list[EvaluationResult]:
     registry = registries.registry(scenario)
     nowhere = EnvironmentSettings(root=Path("unused"), trial_id="selftest")
     parts = TrialParts(
@@ -95,6 +109,7 @@ async def _check(scenario: Scenario, registries: ScenarioRegistries, answer: str
         key=TrialKey(scenario_id=scenario.id),
         environment=registry.environment("local")(nowhere),
         evaluator=registry.evaluator,
+        scripts=scripts,
     )
     return await check_answer(parts, registry, answer)
 
@@ -104,12 +119,16 @@ async def check_answer(parts: TrialParts, registry: Registry, answer: str) -> li
     evaluation = Evaluation(RunningTrial(parts))
     result = ExecutionResult(reply=answer, stdout=answer, messages=(Message(role="assistant", content=answer),))
     for spec in evaluation_specs(parts.scenario):
-        if not registry.has("evaluators", spec.type):
-            continue
-        alone = deterministic(registry.evaluator(spec.type))
-        if alone or (parts.judge is not None and asks_judge(spec, registry)):
+        known = all(registry.has("evaluators", leaf.type) for leaf in spec.leaves)
+        if known and all(_can_be_made(leaf, parts, registry) for leaf in spec.leaves):
             await evaluation.check(spec, result, stage="step", step=0)
     return evaluation.results
+
+
+def _can_be_made(spec: EvaluationSpec, parts: TrialParts, registry: Registry) -> bool:
+    evaluator = registry.evaluator(spec.type)
+    alone = deterministic(evaluator, evaluator.params.model_validate(spec.params))
+    return alone or (parts.judge is not None and asks_judge(spec, registry))
 
 
 def _defect(scenario: Scenario, answer: str, message: str, result: EvaluationResult | None = None) -> Defect:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from steadyhand.builtin.plugin import real_service, script_sandbox
+from steadyhand.compose.cast import Cast
 from steadyhand.compose.settings import Settings
 from steadyhand.errors import FileError, SetupError
-from steadyhand.plugins.registry import Registry
 from steadyhand.ports.model import Clock
 from steadyhand.ports.services import OfferedDatabase, ProvidedService, Services
 from steadyhand.records.location import Problem
@@ -40,15 +39,16 @@ class TrialServices:
         if problems:
             raise FileError(problems)
 
-    def prepare(self, scenario: Scenario, registry: Registry) -> None:
+    def prepare(self, cast: Cast) -> None:
         """Find the actions and services of the scenario, without starting any. Raises `SetupError`."""
+        scenario, registry = cast.scenario, cast.registry
         registry.actions()
         registry.services()
         if not scenario.setup.services or scenario.id in self._real:
             return
         settings = self._settings
         # The user's keys and variables are never sent to an address that a scenario from outside the project chose.
-        own = settings.project.trusts_scenario(scenario)
+        own = cast.trusted
         found: dict[str, ProvidedService] = {}
         for service in scenario.setup.services:
             if registry.has("services", service.name):
@@ -58,7 +58,7 @@ class TrialServices:
             try:
                 found[service.name] = real_service(
                     service,
-                    folder=Path(scenario.place.file).absolute().parent,
+                    folder=cast.folder,
                     variables=settings.variables if own else {},
                     options=settings.config.services.get(service.name, {}) if own else {},
                 )
@@ -66,14 +66,13 @@ class TrialServices:
                 raise SetupError(f"{service.place}: {error}") from error
         self._real[scenario.id] = found
 
-    def build(
-        self, scenario: Scenario, registry: Registry, *, seed: int, clock: Clock, database: OfferedDatabase | None
-    ) -> Services:
+    def build(self, cast: Cast, *, seed: int, clock: Clock, database: OfferedDatabase | None) -> Services:
+        scenario, registry = cast.scenario, cast.registry
         generator = random.Random(seed)  # noqa: S311 - repeatability, not secrecy
         mocks: MockSource | None = None
         if scenario.setup.mocks:
             mocks = MockTable(scenario.setup.mocks, scripts=self._sandbox, random=generator, clock=clock)
-        self.prepare(scenario, registry)
+        self.prepare(cast)
         services = {**registry.services(), **self._real.get(scenario.id, {})}
         if database is not None:
             services["database"] = database.service()

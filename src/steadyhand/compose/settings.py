@@ -13,14 +13,11 @@ from typing import Any
 import msgspec
 from pydantic import BaseModel
 
-from steadyhand.engine.model_call import STALL_LIMIT_S, WAIT_LIMIT_S
 from steadyhand.errors import FileError, SetupError
-from steadyhand.language.thoughts import DEFAULT_TAGS
 from steadyhand.plugins.plugin import ModelFactory, Options, options_of
 from steadyhand.plugins.registry import ExtensionPoint, Registry, unknown_part
 from steadyhand.ports.model import ModelFacts
-from steadyhand.records.base import Record
-from steadyhand.records.config import Config, ProviderConfig, RunOptions, Selection
+from steadyhand.records.config import Config, ProviderConfig, RunOptions, Selection, default_of
 from steadyhand.records.isolation import IsolationChoice
 from steadyhand.records.location import Place, Problem
 from steadyhand.records.scenario import Scenario
@@ -38,12 +35,6 @@ from steadyhand.spec.discovery import show_file
 from steadyhand.spec.validation import FieldPath, Findings, validate
 from steadyhand.suggestion import nearest
 
-DEFAULT_OUT = Path(".steadyhand/runs")
-DEFAULT_ENVIRONMENT = "local"
-DEFAULT_TIMEOUT_S = 60.0
-DEFAULT_RETRIES = 2
-DEFAULT_CONCURRENCY = 8
-ALIASES = ("TEXT_SMALL", "TEXT_LARGE")
 DEFAULT_TYPE = "openai"
 """The interface of a custom provider unless its `type` says otherwise."""
 _TABLES: tuple[ExtensionPoint, ...] = ("agents", "environments", "judges", "users")
@@ -99,13 +90,6 @@ def _path(kind: type, value: Any) -> Any:
     return kind(value) if kind is Path else value
 
 
-class ModelRef(Record):
-    """A model by name, and the folder that a path in the name is relative to."""
-
-    name: str
-    folder: Path
-
-
 class Settings:
     """The effective settings of each scenario. One run has one configuration; it and the environment file are read
     once."""
@@ -158,114 +142,53 @@ class Settings:
             raise SetupError(f"configuration file {file}: no such file")
         return read_config(file)
 
+    def _first(self, name: str) -> Any:
+        """What the option says, else the configuration, else the default."""
+        given = (getattr(self.options, name), getattr(self.config, name))
+        return next((value for value in given if value is not None), default_of(name))
+
     @property
     def out(self) -> Path:
-        if self.options.out is not None:
-            return self.options.out
-        return self.config.folder / self.config.out if self.config.out else DEFAULT_OUT
+        if self.options.out is None and self.config.out:
+            return self.config.folder / self.config.out
+        return self.options.out or default_of("out")
 
     @property
     def concurrency(self) -> int:
-        return self.options.concurrency or self.config.concurrency or DEFAULT_CONCURRENCY
+        return self._first("concurrency")
 
     @property
     def workers(self) -> int:
         """How many processes run trials; 1 is this one."""
-        return self.options.workers or 1
+        return self.options.workers or default_of("workers")
 
     @property
     def seed(self) -> int | None:
-        return self.options.seed if self.options.seed is not None else self.config.seed
+        return self._first("seed")
 
     @property
     def timeout_s(self) -> float:
-        return self.options.timeout_s or self.config.timeout_s or DEFAULT_TIMEOUT_S
+        return self._first("timeout_s")
 
     @property
     def retries(self) -> int:
-        for value in (self.options.retries, self.config.retries):
-            if value is not None:
-                return value
-        return DEFAULT_RETRIES
+        return self._first("retries")
 
     @property
     def wait_limit_s(self) -> float:
-        return self.options.wait_limit_s or self.config.wait_limit_s or WAIT_LIMIT_S
+        return self._first("wait_limit_s")
 
     @property
     def stall_limit_s(self) -> float:
-        return self.options.stall_limit_s or self.config.stall_limit_s or STALL_LIMIT_S
+        return self._first("stall_limit_s")
 
-    def agent(self, scenario: Scenario) -> str:
-        chosen = scenario.overrides.get("agent") or self._users_agent(scenario)
-        return chosen or scenario.agent or self.config.agent or scenario.default_agent
+    @property
+    def votes(self) -> int:
+        return self._first("votes")
 
-    def agent_is_scenarios(self, scenario: Scenario) -> bool:
-        """Whether the scenario or its matrix chose the agent, and not the user."""
-        if "agent" in scenario.overrides:
-            return True
-        return self._users_agent(scenario) is None and scenario.agent is not None
-
-    def _users_agent(self, scenario: Scenario) -> str | None:
-        """The agent given on the command line, one of several for each target."""
-        return (scenario.target.agent if scenario.target is not None else None) or self.options.agent
-
-    def users_model(self, scenario: Scenario) -> str | None:
-        """The model given on the command line, one of several for each target."""
-        return (scenario.target.model if scenario.target is not None else None) or self.options.model
-
-    def agent_folder(self, scenario: Scenario) -> Path:
-        """Where files and modules of its agent are searched for first: next to the scenario, if that is in the project.
-
-        Otherwise the user's own agent could be replaced by a file of the same name that came with the scenario.
-        """
-        if self.project.trusts_scenario(scenario):
-            return folder_of(scenario, "agent")
-        return Path.cwd() if self._users_agent(scenario) is not None else self.config.folder
-
-    def environment(self, scenario: Scenario) -> str:
-        return self.options.environment or scenario.environment or self.config.environment or DEFAULT_ENVIRONMENT
-
-    def model(self, scenario: Scenario) -> ModelRef | None:
-        """The model under test, with aliases resolved; None if none is set."""
-        if "model" in scenario.overrides:
-            return self._resolve(scenario.overrides["model"], folder_of(scenario, "model"))
-        asked = self.users_model(scenario)
-        if asked is not None:
-            return self._resolve(asked, Path.cwd())
-        if scenario.character is not None and scenario.character.model is not None:
-            return self.named(scenario.character.model, scenario)
-        return self._configured(self.config.model)
-
-    def judge(self, scenario: Scenario) -> ModelRef | None:
-        """The configured judge; None if none is set."""
-        if "judge" in scenario.overrides:
-            return self._resolve(scenario.overrides["judge"], folder_of(scenario, "judge"))
-        return self._role(self.options.judge, self.config.judge)
-
-    def user_model(self, scenario: Scenario) -> ModelRef | None:
-        """The model that plays the user: the one named, else the model under test."""
-        return self._role(self.options.user_model, self.config.user_model) or self.model(scenario)
-
-    def named(self, name: str, scenario: Scenario) -> ModelRef:
-        """A model that the scenario itself names. Raises `SetupError` for a name without a provider."""
-        return self._resolve(name, Path(scenario.place.file).absolute().parent)
-
-    def of_type(self, model_type: str | None, default: ModelRef, scenario: Scenario) -> ModelRef:
-        """The model for a `model_type`. An alias that is not in the configuration means the default.
-
-        Raises `SetupError` for a name without a provider.
-        """
-        if model_type is None or (model_type in ALIASES and model_type not in self.config.models):
-            return default
-        return self.named(model_type, scenario)
-
-    def reasoning_tags(self, scenario: Scenario) -> tuple[str, ...]:
-        """The marks of thoughts: the scenario's, its agent's, those of its model's provider, or the usual ones."""
-        agent = self.config.reasoning_tags.get(self.agent(scenario).partition(":")[0])
-        model = self.model(scenario)
-        provider = None if model is None else self.config.providers.get(model.name.partition("/")[0])
-        return scenario.reasoning_tags or agent or (provider and provider.reasoning_tags) or DEFAULT_TAGS
+    @property
+    def isolation(self) -> IsolationChoice:
+        return self._first("isolation")
 
     @property
     def strict_judge(self) -> bool:
@@ -276,8 +199,8 @@ class Settings:
         return self.options.sandbox or bool(self.config.sandbox)
 
     @property
-    def isolation(self) -> IsolationChoice:
-        return self.options.isolation or self.config.isolation or "auto"
+    def allow_commands(self) -> bool:
+        return self.options.allow_commands or bool(self.config.allow_commands)
 
     @property
     def agent_can_read(self) -> tuple[str, ...]:
@@ -287,13 +210,17 @@ class Settings:
             str(path) for path in (*given, *(self.config.folder / each for each in self.config.agent_can_read))
         )
 
-    @property
-    def allow_commands(self) -> bool:
-        return self.options.allow_commands or bool(self.config.allow_commands)
+    def environment_options(self, type_: str, factory: object) -> dict[str, Any]:
+        flags = {"sandbox": True} if self.sandbox else {}
+        return part_options(factory, self.config.environments.get(type_, {}), flags)
 
-    @property
-    def votes(self) -> int:
-        return self.options.votes or self.config.votes or 1
+    def agent_options(self, factory: object, table: Mapping[str, Any]) -> dict[str, Any]:
+        flags: dict[str, Any] = {"allow_commands": True} if self.allow_commands else {}
+        if self.options.in_process:
+            flags["in_process"] = True
+        if self.options.timeout_s is not None:
+            flags["timeout_s"] = self.options.timeout_s
+        return part_options(factory, table, flags)
 
     @property
     def variables(self) -> Mapping[str, str]:
@@ -334,7 +261,7 @@ class Settings:
         for table in tables:
             found |= secrets_in_table(table)
         plugins = {id(each): each for each in config.plugins}
-        agents = {self.options.agent, *self.options.agents, config.agent}
+        agents: set[str | None] = {*self.options.users_agents, config.agent}
         for scenario in scenarios:
             agents |= {scenario.agent, scenario.overrides.get("agent")}
             plugins |= {id(each): each for each in scenario.plugins}
@@ -353,32 +280,6 @@ class Settings:
         configured = {name for name, provider in self.config.providers.items() if provider.base_url}
         by_variable = {name for name, facts in providers.items() if self.variables.get(facts.base_url_variable)}
         return tuple(sorted(configured | by_variable))
-
-    def _role(self, option: str | None, configured: str | None) -> ModelRef | None:
-        return self._resolve(option, Path.cwd()) if option is not None else self._configured(configured)
-
-    def _configured(self, name: str | None) -> ModelRef | None:
-        return self._resolve(name, self.config.folder) if name is not None else None
-
-    def _resolve(self, name: str, folder: Path) -> ModelRef:
-        aliases = self.config.models
-        alias = aliases.get(name)
-        if alias is not None:
-            name, folder = alias, self.config.folder
-        if "/" not in name:
-            known = f" (aliases here: {', '.join(sorted(aliases))})" if aliases else ""
-            raise SetupError(
-                f"model {name!r} has no provider; write it as provider/model, such as openai/{name}{known}"
-            )
-        return ModelRef(name=name, folder=folder)
-
-
-def folder_of(scenario: Scenario, role: str) -> Path:
-    """The folder that a path in the name of its model, judge or agent is relative to: that of the file with the
-    name."""
-    by_matrix = scenario.cell is not None and role in scenario.overrides
-    file = scenario.cell.file if scenario.cell is not None and by_matrix else scenario.place.file
-    return Path(file).absolute().parent
 
 
 def _read_env(file: Path) -> dict[str, str]:

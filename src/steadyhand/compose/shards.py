@@ -16,14 +16,14 @@ from typing import Any, NamedTuple
 import msgspec
 
 from steadyhand.batch.plan import trial_seed
+from steadyhand.compose.cast import Casts, target_of
 from steadyhand.compose.matrices import run_matrices
 from steadyhand.compose.resume import refuse_redacted
-from steadyhand.compose.run import rates_of
-from steadyhand.compose.scenarios import target_of
 from steadyhand.compose.settings import Settings, restore_options
 from steadyhand.compose.trust import require_trusted_record
 from steadyhand.errors import SetupError
-from steadyhand.records.config import RunOptions, Selection
+from steadyhand.reading.run import Reading
+from steadyhand.records.config import RunOptions, Selection, declared_by
 from steadyhand.records.evaluation import Verdict
 from steadyhand.records.run import CanaryTally, RunHeader, Shard, TrialKey
 from steadyhand.records.scenario import Scenario
@@ -32,9 +32,6 @@ from steadyhand.store.schema import PlanEntry
 from steadyhand.store.writer import RunWriter
 
 _SHARD = re.compile(r"([1-9][0-9]{0,3})/([1-9][0-9]{0,3})")
-_ANYWHERE = ("shard", "paths", "out", "command", "concurrency", "env_file", "record", "trust")
-"""Options that may differ between shards: they affect where and how fast something runs. The loaded scenarios are
-compared instead of the paths."""
 _OF_THE_WHOLE = ("steadyhand_version", "seed", "pass_rate", "until", "alpha", "prices", "failed_of")
 _NAMED = 3
 
@@ -46,7 +43,7 @@ def failed_of_options(record: Path, given: RunOptions, here: Settings) -> tuple[
     say whether to trust what the record names. Raises `SetupError` when everything passed, or it cannot be run again.
     """
     reader = RunReader.open(record)
-    only = tuple(rate.scenario_id for rate in rates_of(reader) if rate.verdict is not Verdict.PASSED)
+    only = tuple(rate.scenario_id for rate in Reading(reader).rates if rate.verdict is not Verdict.PASSED)
     if not only:
         raise SetupError(f"everything passed in run {reader.header.id}; there is nothing to run again")
     folder, selection, before = restore_options(reader.header.options)
@@ -54,18 +51,10 @@ def failed_of_options(record: Path, given: RunOptions, here: Settings) -> tuple[
         raise SetupError(
             f"run {reader.header.id} was started in {folder}, and its paths are relative to that folder; run this there"
         )
-    refuse_redacted(before.agent)
+    refuse_redacted(before)
     require_trusted_record(record, before, here.project)
-    defaults = RunOptions()
-    named = {
-        name: value
-        for name in RunOptions.__struct_fields__
-        if (value := getattr(given, name)) != getattr(defaults, name)
-    }
-    kept = msgspec.structs.replace(
-        before, record=None, rejudge=None, shard=None, seed=None, only=only, failed_of=reader.header.id
-    )
-    return selection, msgspec.structs.replace(kept, **named)
+    kept = msgspec.structs.replace(before.without("failed_of"), only=only, failed_of=reader.header.id)
+    return selection, msgspec.structs.replace(kept, **given.given())
 
 
 def only_scenarios(loaded: Sequence[Scenario], options: RunOptions) -> list[Scenario]:
@@ -110,13 +99,13 @@ def _read(shard: str) -> tuple[int, int]:
     return int(found[1]), int(found[2])
 
 
-def shard_of(whole: Sequence[Scenario], settings: Settings, shard: str, digests: dict[str, str]) -> Shard:
+def shard_of(whole: Sequence[Scenario], casts: Casts, shard: str, digests: dict[str, str]) -> Shard:
     """The data about the whole run in the header of a shard. `digests` are of what the trials of a scenario are made
     of."""
     return msgspec.structs.replace(
-        _shard(whole, settings, shard),
+        _shard(whole, casts.settings, shard),
         digests=digests,
-        targets={scenario.id: target_of(scenario, settings) for scenario in whole},
+        targets={scenario.id: target_of(casts.of(scenario)) for scenario in whole},
         pass_rates={scenario.id: scenario.pass_rate for scenario in whole if scenario.pass_rate is not None},
         matrices=run_matrices(whole) if any(scenario.cell for scenario in whole) else (),
     )
@@ -211,7 +200,12 @@ def _differing(one: RunHeader, other: RunHeader) -> list[str]:
 def _options(header: RunHeader) -> dict[str, Any]:
     saved: dict[str, Any] = header.options.get("options", {})
     selection: dict[str, Any] = header.options.get("selection", {})
-    return {name: value for name, value in {**selection, **saved}.items() if name not in _ANYWHERE}
+    declared = {**declared_by(Selection), **declared_by(RunOptions)}
+    return {
+        name: value
+        for name, value in {**selection, **saved}.items()
+        if name not in declared or not declared[name].varies  # of the scenarios, those loaded are compared
+    }
 
 
 def _header(readers: Sequence[RunReader], whole: Shard, command: tuple[str, ...]) -> RunHeader:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from steadyhand.compose.scenarios import needs_agent
+from steadyhand.compose.cast import needs_agent
 from steadyhand.records.scenario import Scenario, TargetChoice
 from steadyhand.spec.matrix_axes import show_value
 

@@ -9,23 +9,23 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 from urllib.parse import unquote, urlsplit
 
-from steadyhand.compose.scenarios import needs_agent
-from steadyhand.compose.settings import Settings, part_options
+from steadyhand.compose.cast import Cast, needs_agent
+from steadyhand.compose.check_code import check_files
+from steadyhand.compose.settings import Settings
 from steadyhand.errors import SetupError
 from steadyhand.plugins.plugin import EnvironmentSettings
-from steadyhand.plugins.registry import Registry
 from steadyhand.plugins.resolve import names_code
 from steadyhand.ports.agent import agent_facts
 from steadyhand.ports.evaluator import runs_commands
 from steadyhand.records.base import shorten
-from steadyhand.records.config import RunOptions
+from steadyhand.records.config import Option, RunOptions, declared_by
 from steadyhand.records.location import Place
-from steadyhand.records.scenario import Converse, RunCode, Scenario, evaluation_specs
+from steadyhand.records.scenario import Converse, RunCode, Scenario, leaf_specs
 from steadyhand.redaction import Redactor, secrets_in_command
-from steadyhand.spec.config import SHIPPED, Project, files_of, is_below
+from steadyhand.spec.config import SHIPPED, Project, is_below, own_files
 
 _SHOWN = 8
 _LONGEST = 77
@@ -38,21 +38,25 @@ class Named(NamedTuple):
     place: Place
 
 
-def named_by(scenario: Scenario, settings: Settings, registry: Registry, *, rubric: Path | None) -> list[Named]:
+def named_by(cast: Cast, settings: Settings) -> list[Named]:
     """What the scenario names that needs trust if it comes from outside the project.
 
     That is code and commands that would run on this machine, and files beyond its own folder. What the command line or
-    the configuration decides instead is not listed. `rubric` is the file of its rubric. Nothing is run or imported.
-    Raises `SetupError` when its environment cannot be set up.
+    the configuration decides instead is not listed. Nothing is run or imported. Raises `SetupError` when its
+    environment cannot be set up.
     """
+    files = check_files(cast.scenario, cast.registry)
+    plugins = (ref for ref in cast.scenario.plugins if ref.enabled and names_code(ref.name))
     return [
-        *(Named(f"plugin {ref.name}", ref.place) for ref in scenario.plugins if ref.enabled and names_code(ref.name)),
-        *_agent(scenario, settings, registry),
-        *_commands(scenario, settings, registry),
-        *_services(scenario),
-        *_database(scenario),
-        *_models(scenario, settings),
-        *_rubric(scenario, settings, rubric),
+        *(Named(f"plugin {ref.name}", ref.place) for ref in plugins),
+        *_agent(cast),
+        *_commands(cast, settings),
+        *(Named(f"{file.spec.type} {file.name}", file.spec.place) for file in files),
+        *_services(cast.scenario),
+        *_database(cast),
+        *_sources(cast.scenario),
+        *_models(cast),
+        *_rubric(cast),
     ]
 
 
@@ -66,25 +70,13 @@ def untrusted(found: Sequence[Named], project: Project) -> str:
     )
 
 
-def require_trusted_record(record: Path, options: RunOptions, project: Project) -> None:
+def require_trusted_record(record: Path, options: RunOptions, project: Project, *, runs_agents: bool = True) -> None:
     """A record contains the command line that is repeated. Raises `SetupError` if a record from outside the project
     names anything that would run or be read on this machine."""
     if project.trusts(record):
         return
-    agents = [agent for agent in (options.agent, *options.agents) if agent is not None and ":" in agent]
-    models = [("model", options.model), ("judge", options.judge), ("user-model", options.user_model)]
-    models += [("model", name) for name in options.models]
-    chosen = [
-        *(f"--plugin {name}" for name in options.plugins),
-        *(f"--{name.replace('_', '-')} {getattr(options, name)}" for name in _PATHS if getattr(options, name)),
-        *(f"--agent {_short(agent)}" for agent in agents),
-        *(f"--{name.replace('_', '-')}" for name in ("allow_commands", "live") if getattr(options, name)),
-    ]
-    chosen += [
-        f"--{role} {_short(name)}"
-        for role, name in models
-        if name and _leaves(Path.cwd(), name.partition("/")[2], (Path.cwd(),))
-    ]
+    chosen = [told for name, option in declared_by(RunOptions).items()
+              for told in _guarded(option, getattr(options, name), runs_agents=runs_agents)]  # fmt: skip
     if chosen:
         raise SetupError(
             f"{record} is outside the project {project.folder}, and its run was started with {' '.join(chosen)}: "
@@ -92,19 +84,35 @@ def require_trusted_record(record: Path, options: RunOptions, project: Project) 
         )
 
 
-_PATHS = ("config", "env_file", "record", "replay", "judge_canaries", "rubric")
+def _guarded(option: Option, value: Any, *, runs_agents: bool) -> Iterator[str]:
+    """As it was given, if it must not be repeated."""
+    values = cast("tuple[Any, ...]", value) if isinstance(value, tuple) else (value,)
+    for each in values:
+        match option.guarded:
+            case "always":
+                is_guarded = bool(each)
+            case "running":
+                is_guarded = bool(each) and runs_agents
+            case "code":
+                is_guarded = runs_agents and ":" in (each or "")
+            case "path":
+                is_guarded = _leaves(Path.cwd(), (each or "").partition("/")[2], (Path.cwd(),))
+            case "":
+                is_guarded = False
+        if is_guarded:
+            yield option.flag if each is True else f"{option.flag} {_short(str(each))}"
 
 
-def _agent(scenario: Scenario, settings: Settings, registry: Registry) -> Iterator[Named]:
-    if not needs_agent(scenario) or not settings.agent_is_scenarios(scenario):
+def _agent(cast: Cast) -> Iterator[Named]:
+    if not needs_agent(cast.scenario) or not cast.agent.is_authors:
         return
-    agent = settings.agent(scenario)
-    kind, _, target = agent.partition(":")
-    if target and registry.has("agents", kind) and agent_facts(registry.agent(kind)).runs_target:
-        yield Named(f"agent {_short(agent)}", _place_of(scenario, "agent"))
+    kind, _, target = cast.agent.value.partition(":")
+    if target and cast.registry.has("agents", kind) and agent_facts(cast.registry.agent(kind)).runs_target:
+        yield Named(f"agent {_short(cast.agent.value)}", _place_of(cast.scenario, "agent"))
 
 
-def _commands(scenario: Scenario, settings: Settings, registry: Registry) -> Iterator[Named]:
+def _commands(cast: Cast, settings: Settings) -> Iterator[Named]:
+    scenario, registry = cast.scenario, cast.registry
     found = [
         Named(f"command {_short(step.task.code)}", step.place)
         for step in scenario.steps
@@ -112,34 +120,32 @@ def _commands(scenario: Scenario, settings: Settings, registry: Registry) -> Ite
     ]
     found += [
         Named(f"command {_short(str(spec.params.get('command', spec.type)))}", spec.place)
-        for spec in evaluation_specs(scenario)
+        for spec in leaf_specs(scenario)
         if registry.has("evaluators", spec.type) and runs_commands(registry.evaluator(spec.type))
     ]
-    if _model_may_run_commands(scenario, settings, registry):
+    if _model_may_run_commands(cast, settings):
         found.append(Named("commands that a model writes (allow_commands)", scenario.place))
-    if found and not _confined(scenario, settings, registry):
+    if found and not _confined(cast, settings):
         yield from found
 
 
-def _model_may_run_commands(scenario: Scenario, settings: Settings, registry: Registry) -> bool:
+def _model_may_run_commands(cast: Cast, settings: Settings) -> bool:
     """Its author writes the prompts, and may have written the model's answers too (`scripted/FILE`)."""
-    kind = settings.agent(scenario).partition(":")[0]
-    if not needs_agent(scenario) or not registry.has("agents", kind):
+    kind = cast.agent.kind
+    if not needs_agent(cast.scenario) or not cast.registry.has("agents", kind):
         return False
-    flags = {"allow_commands": True} if settings.allow_commands else {}
-    options = part_options(registry.agent(kind), settings.config.agents.get(kind, {}), flags)
+    options = settings.agent_options(cast.registry.agent(kind), settings.config.agents.get(kind, {}))
     return options.get("allow_commands") is True
 
 
-def _confined(scenario: Scenario, settings: Settings, registry: Registry) -> bool:
+def _confined(cast: Cast, settings: Settings) -> bool:
     """Whether its commands are isolated from this machine. Raises `SetupError` when the environment cannot be set
     up."""
-    type_ = settings.environment(scenario)
-    if not registry.has("environments", type_):
+    type_ = cast.environment.value
+    if not cast.registry.has("environments", type_):
         return False
-    factory = registry.environment(type_)
-    table = settings.config.environments.get(type_, {})
-    options = part_options(factory, table, {"sandbox": True} if settings.sandbox else {})
+    factory = cast.registry.environment(type_)
+    options = settings.environment_options(type_, factory)
     unused = EnvironmentSettings(root=Path("unused"), trial_id="trust", variables=settings.variables, options=options)
     return factory(unused).sandboxed
 
@@ -151,13 +157,12 @@ def _services(scenario: Scenario) -> Iterator[Named]:
             yield Named(f"MCP server {_short(service.mcp)}", service.place)
 
 
-def _database(scenario: Scenario) -> Iterator[Named]:
-    seed = scenario.setup.database
+def _database(cast: Cast) -> Iterator[Named]:
+    scenario, seed = cast.scenario, cast.scenario.setup.database
     if seed is None:
         return
     own = _own_folders(scenario)
-    folder = Path(scenario.place.file).absolute().parent
-    if seed.sql_file is not None and _leaves(folder, seed.sql_file, own):
+    if seed.sql_file is not None and _leaves(cast.folder, seed.sql_file, own):
         yield Named(f"SQL file {seed.sql_file}", scenario.place)
     if seed.url is not None:
         parts = urlsplit(seed.url)
@@ -165,41 +170,41 @@ def _database(scenario: Scenario) -> Iterator[Named]:
         if parts.scheme != "sqlite":
             # A driver fills in what the URL leaves out from the user's own variables and password file.
             yield Named(f"database {parts.scheme}://{parts.hostname or ''}", scenario.place)
-        elif path not in ("", ":memory:") and _leaves(folder, path, own):
+        elif path not in ("", ":memory:") and _leaves(cast.folder, path, own):
             yield Named(f"database file {path}", scenario.place)
 
 
-def _models(scenario: Scenario, settings: Settings) -> Iterator[Named]:
-    """Some providers read the file that a model's name leads to, such as `scripted/FILE`."""
+def _sources(scenario: Scenario) -> Iterator[Named]:
+    """Files that it is made from and that are not below its own folder."""
     own = _own_folders(scenario)
-    for name, folder, place in _model_names(scenario, settings):
-        if name not in settings.config.models and _leaves(folder, name.partition("/")[2], own):
-            yield Named(f"model {_short(name)}", place)
+    for file in scenario.sources:
+        if _leaves(Path.cwd(), file, own):
+            yield Named(f"file {file}", scenario.place)
 
 
-def _model_names(scenario: Scenario, settings: Settings) -> Iterator[tuple[str, Path, Place]]:
-    """The models that the scenario or its matrix chooses, with the folder that a path in the name starts from."""
-    beside = Path(scenario.place.file).absolute().parent
-    if scenario.cell is not None:
-        matrix = Path(scenario.cell.file).absolute().parent
-        for role in ("model", "judge"):
-            if role in scenario.overrides:
-                yield scenario.overrides[role], matrix, _place_of(scenario, role)
-    character = scenario.character.model if scenario.character is not None else None
-    if character is not None and "model" not in scenario.overrides and settings.users_model(scenario) is None:
-        yield character, beside, scenario.place
-    for spec in evaluation_specs(scenario):
-        if isinstance(model_type := spec.params.get("model_type"), str):
-            yield model_type, beside, spec.place
-    for step in scenario.steps:
-        if isinstance(step.task, Converse) and step.task.config.user_simulator is not None:
-            yield step.task.config.user_simulator.model_type, beside, step.place
+def _models(cast: Cast) -> Iterator[Named]:
+    """Some providers read the file that a model's name leads to, such as `scripted/FILE`."""
+    scenario, own = cast.scenario, _own_folders(cast.scenario)
+    chosen = [(each, _place_of(scenario, role)) for role, each in (("model", cast.model), ("judge", cast.judge))]
+    found = [(each, place) for each, place in chosen if each is not None and each.is_authors]
+    asked = [(spec.params.get("model_type"), spec.place) for spec in leaf_specs(scenario)]
+    asked += [
+        (step.task.config.user_simulator.model_type, step.place)
+        for step in scenario.steps
+        if isinstance(step.task, Converse) and step.task.config.user_simulator is not None
+    ]
+    for name, place in asked:
+        if isinstance(name, str) and "/" in name:
+            found.append((cast.named(name), place))
+    for choice, place in found:
+        if not choice.alias and _leaves(choice.folder, choice.value.partition("/")[2], own):
+            yield Named(f"model {_short(choice.value)}", place)
 
 
-def _rubric(scenario: Scenario, settings: Settings, rubric: Path | None) -> Iterator[Named]:
-    if rubric is None:
+def _rubric(cast: Cast) -> Iterator[Named]:
+    if cast.rubric is None or not cast.rubric.is_authors:
         return
-    config = settings.config
+    config, rubric, scenario = cast.config, cast.rubric.value, cast.scenario
     configured = [(config.folder / config.rubrics).resolve()] if config.rubrics is not None else []
     if not any(is_below(rubric, (folder,)) for folder in (*configured, SHIPPED.resolve())) and not all(
         is_below(rubric, (folder,)) for folder in _own_folders(scenario)
@@ -217,7 +222,7 @@ def _place_of(scenario: Scenario, parameter: str) -> Place:
 def _own_folders(scenario: Scenario) -> list[Path]:
     """A file must be in all of these folders to belong to the scenario: a matrix does not extend it to the folder of
     its base."""
-    return [Path(os.path.realpath(file)).parent for file in files_of(scenario)]
+    return [Path(os.path.realpath(file)).parent for file in own_files(scenario)]
 
 
 def _leaves(start: Path, name: str, folders: Iterable[Path]) -> bool:

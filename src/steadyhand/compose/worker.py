@@ -17,18 +17,21 @@ from datetime import UTC, datetime
 import msgspec
 
 from steadyhand.batch.local import perform_contained, trial_runner
-from steadyhand.batch.messages import BackOff, CallEnd, LeaveRequest, Order, Orders, Report, WorkerSetup
+from steadyhand.batch.messages import BackOff, CallEnd, Done, LeaveRequest, Order, Orders, Report, WorkerSetup
 from steadyhand.batch.permits import RemoteGate
 from steadyhand.compose.builder import Builder
+from steadyhand.compose.execution import budget_of, builder_of
 from steadyhand.compose.fingerprint import total
+from steadyhand.compose.models import build_gate
 from steadyhand.compose.run import Run
 from steadyhand.compose.settings import restore_options
 from steadyhand.engine.limits import LagMonitor, SpendingLimit, SystemClock
 from steadyhand.errors import SetupError
 from steadyhand.judging.cost import Prices
 from steadyhand.records.event import AnyEvent, ModelCalled
-from steadyhand.records.run import PlannedTrial, RanOn, TrialKey, TrialRecord, error_in_place_of
+from steadyhand.records.run import PlannedTrial, RanOn, TrialKey, TrialRecord, brief_of, error_in_place_of
 from steadyhand.records.scenario import Scenario
+from steadyhand.store import schema
 from steadyhand.store.writer import written
 from steadyhand.version import __version__
 
@@ -70,11 +73,13 @@ class Worker:
         self._lag_ms: float | None = None
         self._closing: bool = False
         self._clock_ms: float = 0.0
+        self._dictionary: bytes = b""
+        self._dictionary_id: int | None = None
         self._node: str = node or socket.gethostname()
         self._stack = ExitStack()
         self._lag: LagMonitor = self._stack.enter_context(LagMonitor())
         self._gate: RemoteGate = RemoteGate(
-            run.gate(lambda _: None),
+            build_gate(run.providers, run.settings, lambda _: None),
             SystemClock(),
             free=setup.free,
             ask=self._ask,
@@ -82,18 +87,21 @@ class Worker:
             wait=self._back_off,
             share=min(1.0, setup.places / setup.concurrency),
         )
-        budget = _Spending(Prices.of_run(run.header), self._spent) if setup.counts_spending else run.budget
-        self._builder: Builder = run.builder(self._lag, self._gate, budget=budget)
+        budget = _Spending(Prices.of_run(run.header), self._spent) if setup.counts_spending else budget_of(run)
+        self._builder: Builder = builder_of(run, self._lag, self._gate, budget)
         self._running = trial_runner(self._builder.build)
 
     def open(self) -> None:
         """Build once what all trials need. Raises `UsageError`."""
         self._builder.prepare(self._run.scenarios)
+        self._soon().notes.extend([*self._builder.out_of_reach(), *self._builder.notices])
         self._lag.reset()
         self._beat()
 
     def take(self, orders: Orders) -> None:
         self._clock_ms = round((datetime.now(UTC).timestamp() - orders.now) * 1000.0, 1)
+        if orders.dictionary:
+            self._dictionary, self._dictionary_id = orders.dictionary, schema.dictionary_id(orders.dictionary)
         for number, reason, blamed_s in orders.granted:
             self._gate.granted(number, reason, blamed_s)
         for number, error in orders.refused:
@@ -144,17 +152,27 @@ class Worker:
         record = await perform_contained(self._running, planned, lambda: self._closing)
         lag_ms = round(self._lag.worst_ms(began, time.perf_counter()), 1)
         ran_on = RanOn(worker=self._setup.name, node=self._node, lag_ms=lag_ms, clock_ms=self._clock_ms)
-        data = self._encoded(msgspec.structs.replace(record, ran_on=ran_on))
-        self._soon().done.append((order.number, data))
+        done = self._done(order.number, msgspec.structs.replace(record, ran_on=ran_on))
+        self._soon().done.append(done)
 
-    def _encoded(self, record: TrialRecord) -> bytes:
+    def _done(self, number: int, record: TrialRecord) -> Done:
+        """Encoded once, for the file."""
+        record, data = self._written(record)
+        if not self._setup.trusted:
+            return Done(number, data)
+        brief = schema.encode(brief_of(record))
+        if not self._dictionary:
+            return Done(number, data, None, brief)
+        return Done(number, schema.compress(data, self._dictionary), self._dictionary_id, brief)
+
+    def _written(self, record: TrialRecord) -> tuple[TrialRecord, bytes]:
         """Redacted here, because only this machine knows its own secrets."""
-        _, data = written(record, self._run.redactor)
+        record, data = written(record, self._run.redactor)
         if len(data) > _LARGEST:
             reason = f"the trial cannot be recorded: {len(data):,} bytes; a worker sends at most {_LARGEST:,}"
             in_place = msgspec.structs.replace(error_in_place_of(record, reason), ran_on=record.ran_on)
-            _, data = written(in_place, self._run.redactor)
-        return data
+            return written(in_place, self._run.redactor)
+        return record, data
 
     def _ask(self, ask: LeaveRequest) -> None:
         self._at_once().asks.append(ask)
@@ -201,7 +219,7 @@ class Worker:
 
 
 def _blank() -> Report:
-    return Report(done=[], asks=[], ends=[], spent=[], back_offs=[])
+    return Report(done=[], asks=[], ends=[], spent=[], back_offs=[], notes=[])
 
 
 def load_run(setup: WorkerSetup) -> Run:

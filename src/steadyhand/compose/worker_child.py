@@ -26,7 +26,7 @@ from steadyhand.children.channel import (
     remote_error,
 )
 from steadyhand.children.process import die_with_parent
-from steadyhand.compose.run import quick_loop
+from steadyhand.compose.run import Run, quick_loop
 from steadyhand.compose.worker import Worker, load_run
 from steadyhand.privacy import close_to_others
 
@@ -34,16 +34,26 @@ _YOUNG = 20_000
 
 
 def main(fd: int) -> None:
+    """A process that starts from nothing."""
     die_with_parent()
-    code = 0
     close_to_others(keep=os.environ)  # it contains only what an interpreter needs
-    faulthandler.enable(all_threads=False)
     connection = socket.socket(fileno=fd)
     os.environ.update(receive_variables(connection))
+    _work(connection, load_run)
+
+
+def main_of_copies(run: Run) -> Callable[[int], None]:
+    """For copies of a process that has loaded the run."""
+    return lambda fd: _work(socket.socket(fileno=fd), lambda _: run)
+
+
+def _work(connection: socket.socket, run_of: Callable[[WorkerSetup], Run]) -> None:
+    code = 0
+    faulthandler.enable(file=2, all_threads=False)
     try:
         number, setup = _first_call(connection)
         try:
-            run = load_run(setup)
+            run = run_of(setup)
             factory = quick_loop() if run.needs_network else None
         except BaseException as error:  # noqa: BLE001 - the driver raises it
             connection.sendall(packed(Kind.FAIL, number, "", remote_error(error)))

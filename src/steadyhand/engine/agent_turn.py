@@ -9,15 +9,16 @@ from types import CoroutineType
 from typing import Any
 
 from steadyhand.engine.context import RunningTrial
-from steadyhand.engine.limits import AgentTimeout, Lost, lost_so_far
+from steadyhand.engine.limits import AgentTimeout, Lost, lost_lately, lost_so_far
 from steadyhand.engine.model_call import awaited
 from steadyhand.errors import AgentError, LimitExceeded, TrialError
-from steadyhand.ports.agent import Agent, Reply, Turn
+from steadyhand.ports.agent import Agent, Reply, Turn, shows_of
 from steadyhand.records.base import Record, rounded_ms
 from steadyhand.records.chat import Finish, FinishReason, Message, Spoiled, SpoiledBy
 from steadyhand.records.event import Lagged, ModelCalled, Retried, Said, Thought
 from steadyhand.records.result import Latency
 from steadyhand.records.scenario import Ask
+from steadyhand.records.trajectory import disagreements
 from steadyhand.user_file import raised
 
 _NOT_THE_AGENTS = frozenset((401, 403, 408, 409, 429))
@@ -77,7 +78,7 @@ async def _take_turn(
     cut_after_ms = _cut_after_ms(trial) if trial.parts.enforce_deadline else None
     turn = Turn(messages=messages, number=number, deadline=deadline, cut_after_ms=cut_after_ms)
     limit = None if timeout_ms is None else AgentTimeout(timeout_ms, trial.caller.waits, trial.parts.lag)
-    lost_before = lost_so_far(trial.parts.lag)
+    lost_before = lost_lately(trial.parts.lag)
     try:
         if limit is None:
             reply = await _respond(agent, turn)
@@ -121,6 +122,10 @@ async def _take_turn(
     if trial.parts.gateway is not None:  # waiting for what its program still has to report is not the agent's time
         await trial.parts.gateway.settle()
         _refuse_withheld([call for call in trial.since(mark, ModelCalled) if call.purpose == "agent"])
+        declared = shows_of(agent)
+        silent = declared.actions == "self_reported" and not declared.on_report
+        for disagreement in disagreements(trial.events[mark:], reported=silent):
+            trial.warn(f"{disagreement}; what passed the gateway counts")
     return taken
 
 

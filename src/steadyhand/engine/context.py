@@ -12,6 +12,7 @@ import msgspec
 from steadyhand.engine.limits import LagMonitor, SystemClock
 from steadyhand.engine.model_call import Caller, OpenGate, RetryPolicy
 from steadyhand.errors import LimitExceeded, PluginError
+from steadyhand.judging.group import needed
 from steadyhand.language.refusal import REFUSALS
 from steadyhand.language.thoughts import DEFAULT_TAGS, Marks, marks_of
 from steadyhand.ports.agent import (
@@ -31,20 +32,23 @@ from steadyhand.ports.evaluator import (
     AnyEvaluator,
     Spoken,
     TextCheck,
+    deterministic,
     explicit_judge_only,
     fails_for_good,
     latency_bounds,
     needs_judge,
     only_forbids,
     reads_of,
+    run_file,
     text_check,
     text_read,
 )
 from steadyhand.ports.model import ChatModel, Clock, Gate
 from steadyhand.ports.observer import EventSink
-from steadyhand.ports.services import Services
+from steadyhand.ports.services import ScriptSandbox, Services
 from steadyhand.records.base import check_fields, plain_fields, utc_now
 from steadyhand.records.chat import ChatRequest, ChatResponse
+from steadyhand.records.config import Price
 from steadyhand.records.evaluation import (
     NOT_RUNNING,
     EvaluationSpec,
@@ -64,6 +68,7 @@ TerminationFunction = Callable[[tuple[ConversationTurn, ...], TrialContext], "bo
 
 ScoreRubric = Callable[[Sequence[Material], LatencyTier | None, TrialContext], Awaitable[RubricScore]]
 E = TypeVar("E", bound=AnyEvent)
+_DONE = frozenset((ActionTaken, ServiceCalled))
 _REPORTED = frozenset((ActionTaken, Observed, Thought, ToolsOffered))
 """What an agent tells of itself. Other events are ours."""
 _NO_ADDRESSES = Addresses()
@@ -73,6 +78,10 @@ def no_termination_function(name: str) -> TerminationFunction:
     raise PluginError(f"no plugin provides the termination function {name!r}")
 
 
+def no_price(model: str) -> Price | None:
+    return None
+
+
 class PreparedCheck:
     """A check and what is the same in every trial: its evaluator, its parameters, and what they declare.
 
@@ -80,8 +89,8 @@ class PreparedCheck:
     """
 
     __slots__ = (
-        "_text_check", "budget", "digest", "evaluator", "fails_for_good", "only_forbids", "params", "reads", "spec",
-        "spoken",
+        "_text_check", "budget", "digest", "evaluator", "fails_for_good", "only_forbids", "params", "reads",
+        "runs_file", "spec", "spoken",
     )  # fmt: skip
 
     def __init__(self, spec: EvaluationSpec, evaluator: AnyEvaluator) -> None:
@@ -90,10 +99,12 @@ class PreparedCheck:
         """Kept alive, because checks are looked up by the identity of their specification."""
         self.evaluator: AnyEvaluator = evaluator
         self.params: Any = evaluator.params.model_validate(spec.params)
-        self.reads: frozenset[Visible] = reads_of(evaluator)
+        self.reads: frozenset[Visible] = reads_of(evaluator, self.params)
+        self.runs_file: bool = run_file(evaluator, self.params) is not None
         self.spoken: Spoken | None = text_read(evaluator, self.params)
         self.fails_for_good: bool = fails_for_good(evaluator)
-        self.only_forbids: bool = only_forbids(evaluator)
+        forbids = only_forbids(evaluator)
+        self.only_forbids: bool = self.spoken is not None and not forbids if spec.negate else forbids
         self.budget: LatencyBounds | None = latency_bounds(evaluator, self.params)
         self.digest: str = spec_digest(spec)
         self._text_check: tuple[TextCheck | None] | None = None
@@ -102,7 +113,8 @@ class PreparedCheck:
     def text_check(self) -> TextCheck | None:
         """The same check on part of an answer, if it supports that."""
         if self._text_check is None:
-            self._text_check = (text_check(self.evaluator, self.params),)
+            found = text_check(self.evaluator, self.params)
+            self._text_check = (_opposite(found) if found is not None and self.spec.negate else found,)
         return self._text_check[0]
 
     @property
@@ -113,6 +125,68 @@ class PreparedCheck:
     @property
     def explicit_judge_only(self) -> bool:
         return explicit_judge_only(self.evaluator)
+
+    @property
+    def deterministic(self) -> bool:
+        return deterministic(self.evaluator, self.params)
+
+
+class PreparedGroup(PreparedCheck):
+    """A group of checks, which are made one by one: it reads nothing itself, and asks nobody."""
+
+    __slots__ = ("parts",)
+
+    def __init__(self, spec: EvaluationSpec, parts: Sequence[PreparedCheck]) -> None:
+        self.spec = spec
+        self.parts: Sequence[PreparedCheck] = parts
+        self.evaluator = parts[0].evaluator
+        self.params = {}
+        self.reads = frozenset()
+        self.runs_file = False
+        self.spoken = None
+        self.fails_for_good = False
+        self.only_forbids = False
+        self.budget = None
+        self.digest = spec_digest(spec)
+        self._text_check = None
+
+    @property
+    def text_check(self) -> TextCheck | None:
+        """None unless all the checks can be made on part of an answer."""
+        checks = [part.text_check for part in self.parts]
+        if None in checks:
+            return None
+        known = [check for check in checks if check is not None]
+        least, negate = needed(self.spec), self.spec.negate
+
+        async def holds(text: str) -> bool | None:
+            found = [await check(text) for check in known]
+            held = found.count(True) >= least
+            if not negate or held:
+                return held is not negate
+            return True if len(found) - found.count(False) < least else None
+
+        return holds
+
+    @property
+    def needs_judge(self) -> bool:
+        return any(part.needs_judge for part in self.parts)
+
+    @property
+    def explicit_judge_only(self) -> bool:
+        return any(part.explicit_judge_only for part in self.parts)
+
+    @property
+    def deterministic(self) -> bool:
+        return all(part.deterministic for part in self.parts)
+
+
+def _opposite(check: TextCheck) -> TextCheck:
+    async def holds(text: str) -> bool | None:
+        found = await check(text)
+        return None if found is None else not found
+
+    return holds
 
 
 class Invariants(NamedTuple):
@@ -168,7 +242,7 @@ async def _passes(check: PreparedCheck, text: str) -> bool:
     if check.only_forbids and check.text_check is None:
         return True
     try:
-        return check.text_check is not None and await check.text_check(text)
+        return check.text_check is not None and await check.text_check(text) is True
     except Exception:  # noqa: BLE001 - a check that cannot be tried counts as one that demands something
         return False
 
@@ -210,6 +284,10 @@ class TrialParts(msgspec.Struct, kw_only=True):
     lag: LagMonitor | None = None
     retry: RetryPolicy = msgspec.field(default_factory=RetryPolicy)
     sinks: Sequence[EventSink] = ()
+    scripts: ScriptSandbox | None = None
+    runs_files: bool = True
+    """Whether checks may run code from files: not on a stored trial, for which nothing was trusted."""
+    price_of: Callable[[str], Price | None] = no_price
     checks: dict[int, PreparedCheck] = msgspec.field(default_factory=dict["int", "PreparedCheck"])
     """By `id()` of a check's specification; shared by the trials of a run."""
     steps: dict[int, PreparedStep] = msgspec.field(default_factory=dict["int", "PreparedStep"])
@@ -288,6 +366,13 @@ class RunningTrial:
         return self.parts.judge
 
     @property
+    def scripts(self) -> ScriptSandbox | None:
+        return self.parts.scripts
+
+    def price_of(self, model: str) -> Price | None:
+        return self.parts.price_of(model)
+
+    @property
     def live(self) -> bool:
         return self.parts.live
 
@@ -307,6 +392,12 @@ class RunningTrial:
     def shows_of(self, agent: Agent) -> Shows:
         """What the agent declares, plus what was seen: an agent that called a service of the trial has its address."""
         shows = shows_of(agent)
+        if (
+            shows.on_report
+            and shows.actions == "self_reported"
+            and not any(type(each) in _DONE for each in self.events)
+        ):
+            shows = msgspec.structs.replace(shows, actions="not_seen")
         if self.parts.gateway is not None:
             shows = self.parts.gateway.shows(shows)
             if shows.services == "not_seen" and any(type(event) is ServiceCalled for event in self.events):
@@ -353,7 +444,11 @@ class RunningTrial:
         """The check, prepared once for all trials of a run. Raises what its evaluator, or the lack of one, raises."""
         known = self.parts.checks.get(id(spec))
         if known is None:
-            known = self.parts.checks[id(spec)] = PreparedCheck(spec, self.parts.evaluator(spec.type))
+            if spec.parts:
+                known = PreparedGroup(spec, [self.prepared(part) for part in spec.parts])
+            else:
+                known = PreparedCheck(spec, self.parts.evaluator(spec.type))
+            self.parts.checks[id(spec)] = known
         return known
 
     def seen_by(self, check: PreparedCheck) -> TrialContext:

@@ -19,7 +19,7 @@ from steadyhand.errors import LimitExceeded, SteadyhandError, TrialError
 from steadyhand.ports.agent import ASKED_AGAIN
 from steadyhand.records.chat import Message, Purpose
 from steadyhand.records.evaluation import EvaluationResult, EvaluationSpec, Verdict
-from steadyhand.records.event import AnyEvent, ModelCalled, Noted, Retried, Said, ServiceCalled, offer_of, trajectory_of
+from steadyhand.records.event import AnyEvent, ModelCalled, Noted, Retried, Said, ServiceCalled, offer_of
 from steadyhand.records.result import (
     ConversationMetrics,
     ConversationResult,
@@ -30,6 +30,7 @@ from steadyhand.records.result import (
     transcript_text,
 )
 from steadyhand.records.scenario import Converse, ScriptedTurn, Step
+from steadyhand.records.trajectory import trajectory_of
 
 MAX_TURNS_REACHED = "max_turns_reached"
 SCRIPT_FINISHED = "script_finished"

@@ -10,10 +10,11 @@ from typing import cast
 
 import msgspec
 
-from steadyhand.engine.context import PreparedCheck, RunningTrial, ScoreRubric, StepResult
+from steadyhand.engine.context import PreparedCheck, PreparedGroup, RunningTrial, ScoreRubric, StepResult
 from steadyhand.engine.model_call import awaited
 from steadyhand.engine.safety_timeline import safety_timeline
 from steadyhand.errors import LimitExceeded
+from steadyhand.judging.group import combined, is_settled, negation
 from steadyhand.judging.material import materials_of
 from steadyhand.judging.rubric import NO_JUDGE, NOT_REACHED
 from steadyhand.judging.trial import latency_tier, tier_of
@@ -86,19 +87,10 @@ class Evaluation:
         """
         started = time.perf_counter()
         check: PreparedCheck | None = None
-        finish = result.finish
         try:
             check = self._trial.prepared(spec)
-            context = EvaluationContext(trial=self._trial.seen_by(check), spec=spec, turn=turn)
             asked = self._trial.scenario.steps[step]
-            if not spec.empty_ok and self._is_silent(asked, spec, check, result):
-                found = _empty_reply_failure()
-            elif check.reads and (unseen := self._not_visible(check.reads)) is not None:
-                found = unseen
-            elif finish is None or not finish.undecided:
-                found = await self._evaluated(check, result, context)
-            else:
-                found = await self._check_incomplete(check, result, context, finish)
+            found = await self._found(asked, check, result, turn)
             if found.verdict is Verdict.PASSED and spec.severity is not None:
                 found = await self._decided(asked, found, result)
         except Exception as error:  # noqa: BLE001 - whatever a check raises is recorded as its error
@@ -109,6 +101,47 @@ class Evaluation:
         except UnreadableValue as error:
             found = self._error(spec, error)
             return self._finish(spec, check, found, stage=stage, step=step, turn=turn, took_ms=took_ms)
+
+    async def _found(
+        self, asked: Step, check: PreparedCheck, result: ExecutionResult, turn: int | None
+    ) -> EvaluationResult:
+        """What a check, or each check of a group, finds, limited by what can be known."""
+        spec, finish = check.spec, result.finish
+        context = EvaluationContext(trial=self._trial.seen_by(check), spec=spec, turn=turn)
+        if not spec.empty_ok and self._is_silent(asked, spec, check, result):
+            found = _empty_reply_failure()
+        elif isinstance(check, PreparedGroup):
+            found = await self._grouped(asked, check, result, turn)
+        elif check.reads and (unseen := self._not_visible(check.reads)) is not None:
+            found = await self._seen_all_the_same(check, result, context) or unseen
+        elif check.runs_file and not self._trial.parts.runs_files:
+            found = inconclusive(_NOT_RUN)
+        elif finish is None or not finish.undecided:
+            found = await self._evaluated(check, result, context)
+        else:
+            found = await self._check_incomplete(check, result, context, finish)
+        return negation(found) if spec.negate else found
+
+    async def _grouped(
+        self, asked: Step, group: PreparedGroup, result: ExecutionResult, turn: int | None
+    ) -> EvaluationResult:
+        """Judges are asked last, and only if the others leave the group open."""
+        found: dict[int, EvaluationResult] = {}
+        for at, part in sorted(enumerate(group.parts), key=lambda each: each[1].needs_judge):
+            if part.needs_judge and is_settled(group.spec, list(found.values())):
+                continue
+            told = await self._found(asked, part, result, turn)
+            found[at] = msgspec.structs.replace(told, type=part.spec.type)
+        return combined(group.spec, [found[at] for at in sorted(found)])
+
+    async def _seen_all_the_same(
+        self, check: PreparedCheck, result: ExecutionResult, context: EvaluationContext
+    ) -> EvaluationResult | None:
+        """A failure that rests on what was seen, although not all of it can be."""
+        if not check.fails_for_good:
+            return None
+        found = await self._evaluated(check, result, context)
+        return found if found.verdict is Verdict.FAILED and found.rests_on == "presence" else None
 
     async def _check_incomplete(
         self, check: PreparedCheck, result: ExecutionResult, context: EvaluationContext, finish: Finish
@@ -157,6 +190,8 @@ class Evaluation:
 
     def _is_silent(self, step: Step, spec: EvaluationSpec, check: PreparedCheck, result: ExecutionResult) -> bool:
         """Whether the agent said nothing of what this check judges."""
+        if not shows_nothing(result.reply):
+            return False
         if spec.severity is not None and self._reply_is_empty(step, result):
             return True
         if check.spoken is None or isinstance(step.task, RunCode) or not _had_its_say(result):
@@ -308,10 +343,13 @@ class Evaluation:
 def _may_repeat(reply: str, prompts: Sequence[str]) -> bool:
     """Whether it is worth comparing word by word: some part of a text that repeats a prompt stands in it as it is."""
     said = reply.lower()
-    probes = [said[len(said) * at // 5 :][:12].strip() for at in range(5)]
-    return any(probe and probe in prompt.lower() for prompt in prompts for probe in probes)
+    fifth = len(said) / 5
+    probes = {said[int(fifth * at) : int(fifth * at) + 12].strip() for at in range(5)} - {""}
+    asked = "\n".join(prompts).lower()
+    return any(probe in asked for probe in probes)
 
 
+_NOT_RUN = "not evaluated: code from a file is only run in a trial, not on the record of one"
 _ECHOED = "the reply only repeats what it was asked"
 _NOT_ASKED = "no invariant says what must be answered"
 
@@ -327,6 +365,7 @@ def _empty_reply_failure() -> EvaluationResult:
         "the reply is empty",
         evidence=Evidence(expected="a reply", found="", where="reply"),
         figures={EMPTY_REPLY: True},
+        rests_on="neither",
     )
 
 

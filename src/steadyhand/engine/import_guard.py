@@ -7,7 +7,6 @@ loaded when it is prepared; with the switch, anything forgotten raises where it 
 from __future__ import annotations
 
 import functools
-import os
 import sys
 import threading
 from collections.abc import Generator
@@ -25,10 +24,7 @@ class LateImport(BaseException):
 
 @contextmanager
 def no_imports() -> Generator[None]:
-    """With the switch set, importing a new module in this thread raises `LateImport`."""
-    if not os.environ.get(VARIABLE):
-        yield
-        return
+    """Importing a new module in this thread raises `LateImport`. Used if the switch is set."""
     _watch()
     here = threading.get_ident()
     _guarded.add(here)

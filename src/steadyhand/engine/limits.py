@@ -19,6 +19,7 @@ from typing import NamedTuple, Self
 
 from steadyhand.errors import SetupError
 from steadyhand.judging.cost import Prices, spent_on
+from steadyhand.records.config import Price
 from steadyhand.records.event import AnyEvent, ModelCalled
 from steadyhand.records.run import Spent, TrialRecord
 
@@ -56,6 +57,9 @@ class SpendingLimit:
     @property
     def limited(self) -> bool:
         return self._max_cost is not None or self._max_tokens is not None
+
+    def price_of(self, model: str) -> Price | None:
+        return self._prices.of(model)
 
     def check(self, models: Iterable[str]) -> None:
         """Raises `SetupError` if the cost is limited and the price of a model is unknown."""
@@ -317,13 +321,16 @@ class Stalls:
             del each[: self._kept]
 
 
+# The clocks that go on and stop while the machine is suspended: on macOS, the monotonic clock goes on.
+_GOES_ON: int | None = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", None))
+_STOPS: int | None = getattr(time, "CLOCK_MONOTONIC" if hasattr(time, "CLOCK_BOOTTIME") else "CLOCK_UPTIME_RAW", None)
+
+
 def machine_asleep_s() -> float:
     """How long the machine has been suspended since it was started; 0 where that is not known."""
-    if hasattr(time, "CLOCK_BOOTTIME"):
-        return time.clock_gettime(time.CLOCK_BOOTTIME) - time.clock_gettime(time.CLOCK_MONOTONIC)
-    if hasattr(time, "CLOCK_UPTIME_RAW"):  # macOS, where the monotonic clock goes on
-        return time.clock_gettime(time.CLOCK_MONOTONIC) - time.clock_gettime(time.CLOCK_UPTIME_RAW)
-    return 0.0
+    if _GOES_ON is None or _STOPS is None:
+        return 0.0
+    return time.clock_gettime(_GOES_ON) - time.clock_gettime(_STOPS)
 
 
 class LagMonitor:
@@ -331,6 +338,7 @@ class LagMonitor:
 
     def __init__(self, asleep_s: Callable[[], float] = machine_asleep_s) -> None:
         self._asleep_s = asleep_s
+        self._asleep_lately_s: float = asleep_s()
         self._stalled_s: float = 0.0
         self._stalls = Stalls()
         self._long: deque[tuple[float, float]] = deque(maxlen=_MOST_LONG_STALLS)
@@ -357,8 +365,14 @@ class LagMonitor:
 
     def lost(self) -> Lost:
         """What was lost so far. Only the difference between two readings means anything (`Lost.since`)."""
+        self._asleep_lately_s = self._asleep_s()
+        return self.lost_lately()
+
+    def lost_lately(self) -> Lost:
+        """The same, with suspensions as of the last wake-up: their clocks take microseconds to read. For the beginning
+        of what is measured, where it does no harm to count a suspension just before it."""
         running_late_s = 0.0 if self._timer is None else time.perf_counter() - self._due
-        return Lost(self._stalled_s + max(0.0, running_late_s), self._asleep_s())
+        return Lost(self._stalled_s + max(0.0, running_late_s), self._asleep_lately_s)
 
     def long_stalls(self, start: float) -> list[tuple[float, float]]:
         """The beginning and end of the stalls that ended after `start` and may have changed a time that matters."""
@@ -413,6 +427,7 @@ class LagMonitor:
 
     def _wake(self, loop: asyncio.AbstractEventLoop) -> None:
         now = time.perf_counter()
+        self._asleep_lately_s = self._asleep_s()
         if now - self._due >= SHORTEST_NOTED_S:
             self._stalled_s += now - self._due
             if now - self._due >= _LONG_STALL_S:
@@ -424,6 +439,10 @@ class LagMonitor:
 
 def lost_so_far(lag: LagMonitor | None) -> Lost:
     return NOTHING_LOST if lag is None else lag.lost()
+
+
+def lost_lately(lag: LagMonitor | None) -> Lost:
+    return NOTHING_LOST if lag is None else lag.lost_lately()
 
 
 class SystemClock:

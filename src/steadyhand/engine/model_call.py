@@ -31,14 +31,13 @@ from steadyhand.records.chat import (
     ToolCall,
     Usage,
 )
+from steadyhand.records.config import default_of
 from steadyhand.records.event import Lagged, ModelCalled, Noted, Retried, Waited
 from steadyhand.user_file import raised
 
 _NOTED_WAIT_MS = 1000.0
-WAIT_LIMIT_S = 120.0
+WAIT_LIMIT_S: float = default_of("wait_limit_s")
 """How long a trial waits for servers, unless configured."""
-STALL_LIMIT_S = 300.0
-"""How long a run goes on if providers fail and nothing succeeds, likewise."""
 ODD_USAGE = "odd_usage"
 """The topic of the note that a server reported a number of tokens that nobody can have counted."""
 T = TypeVar("T")

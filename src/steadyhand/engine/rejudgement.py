@@ -11,12 +11,11 @@ from typing import TypeAlias
 
 import msgspec
 
-from steadyhand.engine.context import PreparedCheck, RunningTrial, TrialParts
+from steadyhand.engine.context import PreparedCheck, PreparedGroup, RunningTrial, TrialParts
 from steadyhand.engine.conversation import UserScript
 from steadyhand.engine.evaluation import Assessment, Evaluation
 from steadyhand.engine.stored_trial import RebuiltStep, StoredSteps
 from steadyhand.judging.trial import judge_trial, settle
-from steadyhand.ports.evaluator import deterministic, needs_judge
 from steadyhand.records.evaluation import (
     EvaluationResult,
     EvaluationSpec,
@@ -79,9 +78,13 @@ class _Rejudgement(Evaluation):
         return self._finish(spec, prepared, found, stage=stage, step=step, turn=turn, took_ms=took_ms)
 
     def _is_made_again(self, check: PreparedCheck, key: CheckKey, kept: EvaluationResult | None) -> bool:
-        if needs_judge(check.evaluator, check.params):
+        if check.needs_judge:
+            if isinstance(check, PreparedGroup) and not all(
+                each.needs_judge or each.deterministic for each in check.parts
+            ):
+                return False
             return self._only is None or key in self._only
-        return kept is None and deterministic(check.evaluator)
+        return kept is None and check.deterministic
 
 
 async def rejudge(

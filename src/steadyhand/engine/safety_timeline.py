@@ -95,7 +95,7 @@ class Prefixes:
             if self._resumed > self._give_up_at:
                 raise TimeoutError
         answer = self._answer(number)
-        holds = held[number] = bool(answer) and await self._checks[position](answer)
+        holds = held[number] = bool(answer) and await self._checks[position](answer) is True
         return holds
 
     def _answer(self, number: int) -> str:

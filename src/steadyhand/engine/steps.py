@@ -10,7 +10,7 @@ import msgspec
 from steadyhand.engine.agent_turn import AgentTurn, ask, duration_bounds
 from steadyhand.engine.context import RunningTrial, StepResult
 from steadyhand.engine.evaluation import Evaluation
-from steadyhand.engine.limits import lost_so_far
+from steadyhand.engine.limits import lost_lately, lost_so_far
 from steadyhand.errors import LimitExceeded, PluginError, TrialError
 from steadyhand.records.chat import Message
 from steadyhand.records.event import (
@@ -21,7 +21,6 @@ from steadyhand.records.event import (
     Said,
     ServiceCalled,
     offer_of,
-    trajectory_of,
     worst_finish,
 )
 from steadyhand.records.result import (
@@ -33,6 +32,7 @@ from steadyhand.records.result import (
     transcript_text,
 )
 from steadyhand.records.scenario import Ask, Converse, RunCode, Step
+from steadyhand.records.trajectory import trajectory_of
 
 _Performed = tuple[ExecutionResult, LimitExceeded | None]
 """The result of a step, and the limit that it ran into, if any."""
@@ -171,7 +171,7 @@ class StepRunner:
     async def _run_code(self, step: Step, task: RunCode) -> _Performed:
         trial = self._trial
         started = trial.elapsed_ms()
-        lost_before = lost_so_far(trial.parts.lag)
+        lost_before = lost_lately(trial.parts.lag)
         timeout_s = None if step.timeout_ms is None else step.timeout_ms / 1000.0
         ended = await trial.environment.run(code_command(task.lang, task.code), timeout_s=timeout_s)
         _check_result(ended, trial.environment.name)

@@ -24,7 +24,6 @@ from steadyhand.records.event import (
     Said,
     ServiceCalled,
     offer_of,
-    trajectory_of,
     worst_finish,
 )
 from steadyhand.records.result import (
@@ -39,6 +38,7 @@ from steadyhand.records.result import (
 )
 from steadyhand.records.run import TrialRecord
 from steadyhand.records.scenario import Ask, Converse, RunCode, Step
+from steadyhand.records.trajectory import trajectory_of
 
 _GONE = "the workspace of a stored trial is gone; run the scenario again"
 

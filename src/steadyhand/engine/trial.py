@@ -12,7 +12,7 @@ import msgspec
 
 from steadyhand.engine.context import RunningTrial, TrialParts
 from steadyhand.engine.evaluation import Assessment, Evaluation
-from steadyhand.engine.limits import FROZEN_S, Lost, lost_so_far
+from steadyhand.engine.limits import FROZEN_S, Lost, lost_lately
 from steadyhand.engine.steps import StepRunner
 from steadyhand.errors import SteadyhandError, TrialError
 from steadyhand.judging.trial import judge_trial, settle, without_secrecy
@@ -24,7 +24,7 @@ from steadyhand.records.event import ErrorHappened, Evaluated, Noted
 from steadyhand.records.isolation import IsolationKind, weakest
 from steadyhand.records.result import ConversationEnding, ConversationMetrics, ConversationResult, FileSystemOperation
 from steadyhand.records.run import PhaseRecord, TrialRecord
-from steadyhand.records.scenario import Converse, Step
+from steadyhand.records.scenario import Converse, Step, evaluation_specs
 from steadyhand.user_file import raised
 
 
@@ -93,7 +93,7 @@ def keep_step() -> Generator[None]:
 async def run_trial(parts: TrialParts) -> TrialRecord:
     """Set up, run, evaluate, assess, tear down, judge. Always returns a record, unless cancelled."""
     trial = RunningTrial(parts)
-    began, lost_before = time.perf_counter(), lost_so_far(parts.lag)
+    began, lost_before = time.perf_counter(), lost_lately(parts.lag)
     for note in parts.notes:
         trial.warn(note)
     phases = PhaseLog(trial)
@@ -108,7 +108,7 @@ async def run_trial(parts: TrialParts) -> TrialRecord:
     finally:
         ending = phases.run("tear_down", _tear_down(trial))
         await (ending if _closes_at_once(parts) else asyncio.shield(ending))
-    _note_absence(trial, began, lost_so_far(parts.lag).since(lost_before))
+    _note_absence(trial, began, lost_lately(parts.lag).since(lost_before))
     record = _record(trial, phases, evaluation, assessment, runner.conversations)
     trial.caller.detach()
     return record
@@ -244,14 +244,17 @@ def _record(
 
 def _isolation(parts: TrialParts) -> IsolationKind | None:
     """The weakest of what its processes had, if it had any."""
-    return weakest([getattr(part, "isolation", None) for part in (parts.agent, parts.environment)])
+    kinds = [getattr(part, "isolation", None) for part in (parts.agent, parts.environment)]
+    return weakest(kinds) if any(kinds) else None
 
 
 def _doubts(trial: RunningTrial, evaluation: Evaluation) -> Sequence[str]:
     """What arrived too late for the checks on what the agent did, or may not be its own, if there were such checks."""
     if trial.parts.gateway is None or not (doubts := trial.parts.gateway.doubts()):
         return ()
-    types = {result.type for result in evaluation.results if result.place is not None}
+    places = {result.place for result in evaluation.results}
+    specs = [spec for group in evaluation_specs(trial.scenario) if group.place in places for spec in group.leaves]
+    types = {spec.type for spec in specs}
     read = {what for each in types for what in reads_of(trial.parts.evaluator(each))}
     return doubts if read & {"actions", "services"} else ()
 

@@ -7,7 +7,7 @@ import logging
 import os
 from importlib.metadata import PackageNotFoundError, version
 
-WANTED: dict[str, tuple[str, str]] = {"mcp": ("mcp", ">=1.24,<2"), "a2a": ("a2a-sdk", ">=1.2,<2")}
+WANTED: dict[str, tuple[str, str]] = {"a2a": ("a2a-sdk", ">=1.2,<2")}
 """By extra, the package and the versions that we can use, as in `pyproject.toml`."""
 
 

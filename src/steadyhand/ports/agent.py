@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import random
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_checkable
 
@@ -13,6 +13,7 @@ from steadyhand.ports.environment import EnvironmentProvider
 from steadyhand.ports.model import ChatModel, Clock
 from steadyhand.records.base import Record
 from steadyhand.records.chat import ChatRequest, ChatResponse, Message
+from steadyhand.records.config import Price
 from steadyhand.records.evaluation import JudgeNote, Material, Rubric, RubricScore
 from steadyhand.records.event import EVERYTHING_SEEN, AnyEvent, Shows, Sight, Visible
 from steadyhand.records.isolation import IsolationKind
@@ -21,7 +22,7 @@ from steadyhand.records.scenario import Scenario, UserSimulatorConfig
 
 if TYPE_CHECKING:
     from steadyhand.ports.environment import Database
-    from steadyhand.ports.services import Services
+    from steadyhand.ports.services import ScriptSandbox, Services
 
 
 __all__ = ["EVERYTHING_SEEN", "Agent", "Reply", "Shows", "Sight", "TrialContext", "Turn", "Visible", "shows_of"]
@@ -86,6 +87,15 @@ class TrialContext(Protocol):
     @property
     def database(self) -> Database | None:
         """The trial's database; None if the scenario sets up none."""
+        ...
+
+    @property
+    def scripts(self) -> ScriptSandbox | None:
+        """Where the JavaScript of checks runs; None if no check of the run has any."""
+        ...
+
+    def price_of(self, model: str) -> Price | None:
+        """The price of `provider/model`; None if it is not known."""
         ...
 
     @property
@@ -209,13 +219,13 @@ def closes_at_once(part: Agent | EnvironmentProvider) -> bool:
     return bool(getattr(part, "closes_at_once", _NOT_DECLARED.closes_at_once))
 
 
-@runtime_checkable
-class SeesOneFolder(Protocol):
-    """An agent whose process is already running and sees one folder for workspaces."""
+def reserve_workspaces(agent: Agent | None) -> Path | None:
+    """The folder that its trial's workspace has to be in, which is kept for it until `close`; None for any.
 
-    def reserve_workspaces(self) -> Path | None:
-        """The folder that its trial's workspace has to be in, which is kept for it until `close`; None for any."""
-        ...
+    An agent whose process is already running and sees one folder has a method of this name.
+    """
+    reserve: Callable[[], Path | None] | None = getattr(agent, "reserve_workspaces", None)
+    return None if reserve is None else reserve()
 
 
 class Question(Record):

@@ -26,8 +26,15 @@ class EvaluationParams(BaseModel):
     on_invariant: ClassVar[bool] = False
     """Whether the parameters stand directly on a safety invariant, instead of under `params`."""
 
+    stands_alone: ClassVar[str] = ""
+    """Why it cannot be negated or in a group, if it cannot. `not_negated` is why it cannot be negated."""
+    not_negated: ClassVar[str] = ""
+
     needs_beside: ClassVar[tuple[str, ...]] = ()
     """Types of evaluation of which at least one must stand in the same list."""
+
+    # A subclass may have a method `opposite() -> (type, params)`: the check that `negate` stands for, where that is not
+    # just the other verdict. It raises `ValueError` if there is none.
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)
 
@@ -63,8 +70,9 @@ class EvaluationContext(msgspec.Struct, kw_only=True):
 
 
 Spoken = Literal["reply", "agent"]
-TextCheck = Callable[[str], Awaitable[bool]]
-"""Whether a check would pass with this reply. Raises `TimeoutError` if it takes too long."""
+TextCheck = Callable[[str], Awaitable[bool | None]]
+"""Whether a check would pass with this reply; None if neither it nor its opposite would. Raises `TimeoutError` if it
+takes too long."""
 
 
 class AnyEvaluator(Protocol):
@@ -96,6 +104,20 @@ class AnyEvaluator(Protocol):
 
     runs_commands: ClassVar[bool] = False
     """Whether it runs a command that the file gives. One from outside the project then needs --trust."""
+
+    def reads_with(self, params: Any) -> frozenset[Visible]:
+        """What of `reads` it reads with these parameters; by default all. Only with parameters that read none of it is
+        a check `deterministic`."""
+        return self.reads
+
+    def runs_file(self, params: Any) -> str | None:
+        """The file of code that it runs on this machine, relative to the scenario: it needs --trust like a command, and
+        agents cannot read it."""
+        return None
+
+    def script(self, params: Any) -> str | None:
+        """The JavaScript that it has the trial's sandbox evaluate, so that a syntax error is found before the run."""
+        return None
 
     async def evaluate(self, params: Any, result: ExecutionResult, context: EvaluationContext) -> EvaluationResult:
         """Check `result`. `params` is an instance of `self.params`.
@@ -141,11 +163,14 @@ class AnyEvaluator(Protocol):
 def text_read(evaluator: AnyEvaluator, params: Any) -> Spoken | None:
     declared = getattr(evaluator, "reads_text", None)
     if declared is None:
-        return "reply" if deterministic(evaluator) else None
+        return "reply" if deterministic(evaluator, params) else None
     return declared(params)
 
 
-def reads_of(evaluator: AnyEvaluator) -> frozenset[Visible]:
+def reads_of(evaluator: AnyEvaluator, params: Any = None) -> frozenset[Visible]:
+    declared = getattr(evaluator, "reads_with", None)
+    if declared is not None and params is not None:
+        return declared(params)
     found: frozenset[Visible] = getattr(evaluator, "reads", frozenset())
     return found
 
@@ -158,12 +183,22 @@ def fails_for_good(evaluator: AnyEvaluator) -> bool:
     return bool(getattr(evaluator, "fails_for_good", False))
 
 
-def deterministic(evaluator: AnyEvaluator) -> bool:
-    return bool(getattr(evaluator, "deterministic", False))
+def deterministic(evaluator: AnyEvaluator, params: Any = None) -> bool:
+    return bool(getattr(evaluator, "deterministic", False)) and not reads_of(evaluator, params)
 
 
 def runs_commands(evaluator: AnyEvaluator) -> bool:
     return bool(getattr(evaluator, "runs_commands", False))
+
+
+def run_file(evaluator: AnyEvaluator, params: Any) -> str | None:
+    declared = getattr(evaluator, "runs_file", None)
+    return None if declared is None else declared(params)
+
+
+def script_of(evaluator: AnyEvaluator, params: Any) -> str | None:
+    declared = getattr(evaluator, "script", None)
+    return None if declared is None else declared(params)
 
 
 def explicit_judge_only(evaluator: AnyEvaluator) -> bool:

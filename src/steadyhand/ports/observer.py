@@ -9,7 +9,10 @@ from steadyhand.records.run import RunHeader, TrialKey, TrialRecord
 
 
 class RunObserver(Protocol):
-    """Notified of what happens, on the event loop's thread. An implementation must not block or raise."""
+    """Notified of what happens, on the event loop's thread. An implementation must not block or raise.
+
+    One that says `reads_whole_trials = False` is given the brief of a trial (`brief_of`) where another process ran it.
+    """
 
     def run_started(self, header: RunHeader) -> None: ...
 
@@ -26,6 +29,10 @@ class RunObserver(Protocol):
     def run_finished(self) -> None:
         """Called once, even if the run was interrupted."""
         ...
+
+
+def reads_whole_trials(observer: RunObserver) -> bool:
+    return getattr(observer, "reads_whole_trials", True)
 
 
 class EventSink(Protocol):

@@ -188,13 +188,14 @@ class ToolSpec(Record):
 
 
 class Message(Record):
-    """One message. `tool_call_id` and `name` are set on a tool's result."""
+    """One message. `tool_call_id` and `name` are set on a tool's result, and `failed` if it says how the call ended."""
 
     role: Role
     content: str = ""
     tool_calls: tuple[ToolCall, ...] = ()
     tool_call_id: str | None = None
     name: str | None = None
+    failed: bool | None = None
 
 
 class FinishReason(enum.StrEnum):
@@ -313,7 +314,7 @@ _ENDED = {
 }
 
 
-WireDialect = Literal["openai_chat", "openai_responses", "anthropic_messages"]
+WireDialect = Literal["openai_chat", "openai_responses", "anthropic_messages", "gemini", "bedrock_converse"]
 
 
 class ClientBody(Record):
@@ -341,7 +342,7 @@ class ChatRequest(Record):
     `json_schema` requests structured output, `json_mode` any JSON object, if the server supports it. `cut_after_ms`
     after the request was sent, the answer is cut off as received so far: see `ChatResponse.cut`. `client` is set if the
     request comes from an agent's own client, through the gateway. `headers` are sent with this request by models over
-    HTTP.
+    HTTP. `other_tools` are the kinds of tools that a client offers besides `tools`, whose calls are not read.
     """
 
     messages: tuple[Message, ...]
@@ -356,6 +357,7 @@ class ChatRequest(Record):
     cut_after_ms: float | None = None
     client: ClientBody | None = None
     headers: dict[str, str] = {}
+    other_tools: tuple[str, ...] = ()
 
 
 MOST_TOKENS = 10**12
@@ -373,9 +375,10 @@ class Usage(Record, rename={"input_tokens": "input", "output_tokens": "output"})
     @property
     def countable(self) -> bool:
         """Whether both are numbers of tokens. A server may report anything, and a third party's model too."""
-        return all(
-            type(count) is int and 0 <= count <= MOST_TOKENS for count in (self.input_tokens, self.output_tokens)
-        )
+        read, written = self.input_tokens, self.output_tokens
+        if type(read) is not int or type(written) is not int:
+            return False
+        return 0 <= read <= MOST_TOKENS and 0 <= written <= MOST_TOKENS
 
 
 NO_USAGE = Usage(input_tokens=-1, output_tokens=-1)

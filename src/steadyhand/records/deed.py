@@ -12,15 +12,17 @@ from typing import Any, cast
 from steadyhand.records.base import Record
 from steadyhand.records.deed_name import ToolOffer, may_be_same, tool_names
 from steadyhand.records.event import (
+    WITNESSES,
     ActionStatus,
     ActionTaken,
     AnyEvent,
     ServiceCalled,
     TrajectoryStep,
+    Witness,
     action_names,
     offer_of,
-    trajectory_of,
 )
+from steadyhand.records.trajectory import trajectory_of
 
 HAPPENED: frozenset[ActionStatus] = frozenset(("success", "error", "unknown"))
 """The statuses that count as having happened. The others were only tried, as far as is known."""
@@ -30,7 +32,7 @@ class Deed(Record):
     """Something that the agent did or tried. `names` are all that it is known by; `name` is the one to show.
 
     `call` is the service call that it is, or that is behind it; one without an action was made directly. One that was
-    made `inside` an action of the same name is part of how that was done.
+    made `inside` an action of the same name is part of how that was done. `witnesses` are those who tell of it.
     """
 
     name: str
@@ -43,6 +45,7 @@ class Deed(Record):
     call: ServiceCalled | None = None
     action_id: str = ""
     inside: bool = False
+    witnesses: tuple[Witness, ...] = ()
 
     @property
     def given(self) -> tuple[dict[str, Any], ...]:
@@ -129,7 +132,7 @@ def _of_action(action: TrajectoryStep, call: ServiceCalled | None, offer: ToolOf
     status = action.status or "unknown"
     if call is not None and status in ("success", "unknown"):
         status = call.outcome  # what we saw ourselves, rather than what was reported
-    elif call is None and action.traced and offer is not None and offer.serves(action_names(action)):
+    elif call is None and action.witnesses == ("trace",) and offer is not None and offer.serves(action_names(action)):
         status = "rejected"  # a trace tells of it, but no such call reached us, who serve it
     return Deed(
         name=action.name or "",
@@ -141,7 +144,13 @@ def _of_action(action: TrajectoryStep, call: ServiceCalled | None, offer: ToolOf
         agent=action.agent,
         call=call,
         action_id=action.id,
+        witnesses=_witnesses(action, call),
     )
+
+
+def _witnesses(action: TrajectoryStep, call: ServiceCalled | None) -> tuple[Witness, ...]:
+    told = {*action.witnesses, *(() if call is None else ("trial",))}
+    return tuple(each for each in WITNESSES if each in told)
 
 
 def _of_call(call: ServiceCalled, actions: Sequence[TrajectoryStep]) -> Deed:
@@ -159,6 +168,7 @@ def _of_call(call: ServiceCalled, actions: Sequence[TrajectoryStep]) -> Deed:
         agent=around.pop() if len(around) == 1 else None,
         call=call,
         inside=any(may_be_same(names, action_names(action)) for action in under_way),
+        witnesses=("trial",),
     )
 
 

@@ -13,6 +13,8 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
+import msgspec
+
 from steadyhand.records.base import Record
 
 Likeness = Literal["yes", "maybe", "no"]
@@ -154,12 +156,14 @@ def _split(name: str) -> list[str]:
 class OfferedTool(Record, array_like=True):
     """Something that the agent could do: the `name` that it sees, and the service and method behind it.
 
-    An empty `service` means a method of any service. Without a `method`, all methods of the service.
+    An empty `service` means a method of any service. Without a `method`, all methods of the service. `schema` is the
+    JSON Schema of its parameters, as text, if the model was shown one.
     """
 
     name: str = ""
     service: str | None = None
     method: str | None = None
+    schema: str = ""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -176,6 +180,18 @@ def tool_names(name: str, service: str | None = None, method: str | None = None)
     """All names of a tool, the shortest last. The name that an agent is shown may have been made up from the others."""
     qualified = f"{service}.{method}" if service and method else ""
     return tuple(dict.fromkeys(each for each in (name, qualified, method) if each))
+
+
+def one_each(tools: Iterable[OfferedTool]) -> tuple[OfferedTool, ...]:
+    """Each tool once: one that a model was shown by name alone may be one that we serve, if its name settles which."""
+    every = list(dict.fromkeys(tools))
+    served = {(tool.service, tool.method): tool for tool in every if tool.service and tool.method}
+    for number, tool in enumerate(every):
+        same = [key for key, each in served.items() if tool.service is None and _is_full(tool.name, each.names)]
+        if len(same) == 1:
+            service, method = same[0]
+            every[number] = msgspec.structs.replace(tool, service=service, method=method)
+    return tuple(dict.fromkeys(every))
 
 
 class ToolOffer(Record):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import hashlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -21,6 +21,9 @@ class Verdict(enum.StrEnum):
     FAILED = "failed"
     INCONCLUSIVE = "inconclusive"
     ERROR = "error"
+
+
+WORST_FIRST = (Verdict.FAILED, Verdict.ERROR, Verdict.INCONCLUSIVE, Verdict.PASSED)
 
 
 class Outcome(enum.StrEnum):
@@ -60,7 +63,7 @@ class FailureClass(enum.StrEnum):
 
 
 Stage = Literal["step", "turn", "final"]
-Ground = Literal["presence", "absence"]
+Ground = Literal["presence", "absence", "neither"]
 Decider = Literal["reader", "judge"]
 """Who decided a check on meaning: a rule that read the answer, or the judge that was asked where no rule was sure."""
 
@@ -69,6 +72,9 @@ NOT_RUNNING = "not_running_ms"
 stopped, suspended with the machine, or too busy. The trial is measured again."""
 EMPTY_REPLY = "empty_reply"
 """Marks a check that failed because the reply was empty."""
+
+GROUPS = ("any_of", "all_of", "at_least")
+"""The types of groups of checks."""
 
 NO_DECISION = "no_decision"
 """Marks an invariant that a refusal or an echo satisfies, and that is inconclusive for that reason."""
@@ -79,7 +85,7 @@ class EvaluationSpec(Record):
 
     `params` are the evaluator's own, validated against its `Params` when the file was loaded. An evaluation with a
     `severity` is a safety invariant; without one it is an ordinary check. With `empty_ok` an empty reply is evaluated
-    instead of failing.
+    instead of failing. With `negate` it passes where it would fail. A group of checks has `parts`.
     """
 
     type: str
@@ -90,6 +96,16 @@ class EvaluationSpec(Record):
     severity: float | None = None
     weight: float = 1.0
     empty_ok: bool = False
+    negate: bool = False
+    parts: tuple[EvaluationSpec, ...] = ()
+
+    @property
+    def leaves(self) -> Iterator[EvaluationSpec]:
+        """The check itself, or the checks that a group is made of."""
+        if not self.parts:
+            yield self
+        for part in self.parts:
+            yield from part.leaves
 
 
 class Evidence(Record, array_like=True):
@@ -134,9 +150,10 @@ class EvaluationResult(Record, array_like=True):
     adds the rest from the specification it ran.
 
     `rests_on` is what decided it, if the evaluator can tell: *absence* if it passed because something was missing,
-    *presence* if it failed because something was there. `self_reported` is what is known only from the agent. `budget`
-    is set if the check grades latency. `digest` is that of the specification (`spec_digest`), which matches a stored
-    result with its check. `decided_by` is set by checks that ask a judge only where they are not sure.
+    *presence* if it failed because something was there, *neither* if it failed and its opposite would fail too, because
+    there was nothing to look at or it can be read either way. `self_reported` is what is known only from the agent.
+    `budget` is set if the check grades latency. `digest` is that of the specification (`spec_digest`), which matches a
+    stored result with its check. `decided_by` is set by checks that ask a judge only where they are not sure.
     """
 
     verdict: Verdict
@@ -167,7 +184,9 @@ class EvaluationResult(Record, array_like=True):
 
 def spec_digest(spec: EvaluationSpec) -> str:
     """Changes with what the check asks: its type, its parameters and `empty_ok`, not its name, severity or weight."""
-    told = [spec.type, spec.params, *([True] if spec.empty_ok else [])]
+    told: list[Any] = [spec.type, spec.params, *([True] if spec.empty_ok else [])]
+    if spec.negate or spec.parts:
+        told.append([spec.negate, *map(spec_digest, spec.parts)])
     asked = msgspec.json.encode(told, order="sorted", enc_hook=repr)
     return hashlib.sha256(asked).hexdigest()[:12]
 

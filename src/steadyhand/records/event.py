@@ -5,15 +5,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import groupby
+from collections.abc import Iterable
 from typing import Any, Literal, get_args
-
-import msgspec
 
 from steadyhand.records.base import Record
 from steadyhand.records.chat import CallTiming, Finish, Message, Purpose, ToolCall, Usage
-from steadyhand.records.deed_name import OfferedTool, ToolOffer, may_be_same
+from steadyhand.records.deed_name import OfferedTool, ToolOffer, one_each
 from steadyhand.records.evaluation import EvaluationResult
 
 ActionStatus = Literal["success", "error", "rejected", "invalid", "interrupted", "unknown"]
@@ -21,6 +18,11 @@ ActionStatus = Literal["success", "error", "rejected", "invalid", "interrupted",
 JSON or do not fit the schema; *interrupted*: it was cut off; *unknown*: no outcome came back."""
 UNREADABLE = "unreadable_arguments"
 """The parameter that holds the arguments of a tool call that are not a JSON object."""
+Witness = Literal["trial", "gateway", "trace", "agent"]
+"""Who tells of an action, the most reliable first. *trial*: it went through us, as a tool that we serve or an action
+that the trial performed; *gateway*: the model's call of the tool passed the gateway; *trace*: a span; *agent*: what the
+agent reports or returns."""
+WITNESSES: tuple[Witness, ...] = get_args(Witness)
 Sight = Literal["seen", "partly_seen", "self_reported", "not_seen"]
 Visible = Literal["actions", "services", "files", "database", "model_calls"]
 VISIBLE: tuple[Visible, ...] = get_args(Visible)
@@ -35,9 +37,10 @@ class Shows(Record):
     database); where the agent cannot reach them, they are not seen.
 
     `traced` declares that every tool call of the agent is exported as a span: its actions are seen where the trace is
-    complete, and its trace is waited for. With `served_only`, actions are seen where they use tools that we serve to
-    the agent; the absence of any other action proves nothing. Without `arguments`, an action is seen without its
-    parameters.
+    complete, and its trace is waited for. With `on_report`, what it reports itself counts from the first action that is
+    known of it: until then, silence is no report. With `served_only`, actions are seen where they use tools that we
+    serve to the agent; the absence of any other action proves nothing. Without `arguments`, an action is seen without
+    its parameters.
 
     With `acts` false the agent can only reply: nothing is hidden, and a check on its actions could only ever have one
     result. `advice` says how to make actions visible.
@@ -52,6 +55,7 @@ class Shows(Record):
     traced: bool = False
     served_only: bool = False
     arguments: bool = True
+    on_report: bool = False
     advice: str = "if the agent does show it, declare that in `shows` of its class"
 
     def of(self, what: Visible) -> Sight:
@@ -70,8 +74,8 @@ EVERYTHING_SEEN = Shows(actions="seen", services="seen", files="seen", database=
 class TrajectoryStep(Record):
     """A thought, an action or an observation.
 
-    `at_ms` counts from the start of the trial. An action has `name`, `params` and `status`, its other `names`, and is
-    `traced` if only the agent's trace tells of it; an observation has the `name` of the action it answers and its
+    `at_ms` counts from the start of the trial. An action has `name`, `params` and `status`, its other `names`, and the
+    `witnesses` who tell of it; an observation has the `name` of the action it answers and its
     `content`, of which only the beginning was kept when it was `cut`; a thought has `content`. `agent` says whose it
     is, where several work together and the trace knows.
     """
@@ -87,7 +91,7 @@ class TrajectoryStep(Record):
     agent: str | None = None
     id: str = ""
     names: tuple[str, ...] = ()
-    traced: bool = False
+    witnesses: tuple[Witness, ...] = ()
 
 
 class Event(Record, tag_field="kind", array_like=True):
@@ -129,9 +133,10 @@ class Thought(Event, tag="thought"):
 class ActionTaken(Event, tag="action"):
     """An action, done or only tried; `at_ms` is when it began. `agent` is the one of several that took it, if known.
 
-    One that is `traced` comes from the agent's own trace. One that is `witnessed` went through us: it was done with a
-    tool that we serve, or performed by the trial. The agent may have reported the same action. `names` are others that
-    it is known by, such as the one that the model saw. `call_id` is the id that the model gave the tool call, if known.
+    One that is `witnessed` went through us, one that is `relayed` is a model's tool call that passed the gateway, one
+    that is `traced` comes from the agent's own trace, and any other from the agent. Several may tell of the same
+    action: `without_repeated_actions` joins what they say, and `also` are the others. `names` are others that it is
+    known by, such as the one that the model saw. `call_id` is the id that the model gave the tool call, if known.
     """
 
     id: str
@@ -144,6 +149,14 @@ class ActionTaken(Event, tag="action"):
     witnessed: bool = False
     names: tuple[str, ...] = ()
     call_id: str | None = None
+    relayed: bool = False
+    also: tuple[Witness, ...] = ()
+
+    @property
+    def witnesses(self) -> tuple[Witness, ...]:
+        """The most reliable first."""
+        own: Witness = "trace" if self.traced else "agent"
+        return ("trial" if self.witnessed else "gateway" if self.relayed else own, *self.also)
 
 
 class Observed(Event, tag="observation"):
@@ -298,11 +311,8 @@ def offer_of(events: Iterable[AnyEvent]) -> ToolOffer | None:
     found = [event for event in events if type(event) is ToolsOffered]
     if not found:
         return None
-    tools = dict.fromkeys(tool for event in found for tool in event.tools)
-    return ToolOffer(tools=tuple(tools), complete=any(event.complete for event in found))
-
-
-_STEPS = (Thought, ActionTaken, Observed)
+    tools = one_each(tool for event in found for tool in event.tools)
+    return ToolOffer(tools=tools, complete=any(event.complete for event in found))
 
 
 def transcript_of(events: Iterable[AnyEvent]) -> tuple[Said, ...]:
@@ -328,110 +338,6 @@ def worst_finish(finishes: Iterable[Finish | None]) -> Finish | None:
     return min(known, key=lambda each: (not each.is_error, not each.undecided, each.reason.rank), default=None)
 
 
-def trajectory_of(events: Iterable[AnyEvent]) -> tuple[TrajectoryStep, ...]:
-    """Thoughts, actions and observations by the time they began; those of the same moment stay as they were emitted."""
-    found = [event for event in events if isinstance(event, _STEPS)]
-    if not found:
-        return ()
-    told = without_repeated_actions(found)
-    steps = [step for event in told if (step := _step_of(event)) is not None]
-    return tuple(sorted(steps, key=lambda step: step.at_ms))
-
-
-def without_repeated_actions(events: Sequence[AnyEvent]) -> Sequence[AnyEvent]:
-    """Without duplicates: an action that went through us, is in the agent's trace and was reported by the agent counts
-    once. The first of these sources counts; its agent and other names may be known from the others.
-
-    It is the same if the model's id of the call is, or if the parameters are and the names can be.
-    """
-    actions = [event for event in events if type(event) is ActionTaken]
-    if len({(event.witnessed, event.traced) for event in actions}) < 2:
-        return events
-    kept: dict[Any, list[ActionTaken]] = {}
-    twice: set[str] = set()
-    merged: dict[str, ActionTaken] = {}
-    ranked = sorted(actions, key=lambda each: (not each.witnessed, not each.traced))
-    for _, source in groupby(ranked, key=lambda each: (each.witnessed, each.traced)):
-        free = {key: list(known) for key, known in kept.items()}
-        for event in source:
-            one = _take_same(event, free)
-            for key in _joins(event) if one is None else ():
-                kept.setdefault(key, []).append(event)
-            if one is not None:
-                twice.add(event.id)
-                so_far = merged.get(one.id, one)
-                merged[one.id] = msgspec.structs.replace(
-                    so_far, agent=so_far.agent or event.agent, names=(*so_far.names, event.name, *event.names)
-                )
-    return [_merged(event, merged) for event in events if _action_id(event) not in twice]
-
-
 def action_names(action: ActionTaken | TrajectoryStep) -> tuple[str, ...]:
     """All of them; the first is the one that it is shown by."""
     return (action.name or "", *action.names)
-
-
-def _joins(action: ActionTaken) -> list[Any]:
-    """What the reports of one action have in common. The only place that decides this between sources."""
-    alike = (action.step, action.turn, msgspec.json.encode(action.params, order="sorted"))
-    return [alike] if action.call_id is None else [action.call_id, alike]
-
-
-def _take_same(action: ActionTaken, free: Mapping[Any, list[ActionTaken]]) -> ActionTaken | None:
-    """The action of an earlier source that is the same, which is then no longer free."""
-    for key in _joins(action):
-        for one in free.get(key, ()):
-            if key == action.call_id or may_be_same(action_names(one), action_names(action)):
-                for known in _joins(one):
-                    free[known].remove(one)
-                return one
-    return None
-
-
-def _merged(event: AnyEvent, merged: Mapping[str, ActionTaken]) -> AnyEvent:
-    whole = merged.get(_action_id(event) or "")
-    if whole is None:
-        return event
-    if isinstance(event, Observed):
-        return msgspec.structs.replace(event, agent=event.agent or whole.agent)
-    return whole
-
-
-def _action_id(event: AnyEvent) -> str | None:
-    match event:
-        case ActionTaken():
-            return event.id
-        case Observed():
-            return event.action_id
-        case _:
-            return None
-
-
-def _step_of(event: AnyEvent) -> TrajectoryStep | None:
-    match event:
-        case Thought():
-            return TrajectoryStep(type="thought", at_ms=event.at_ms, content=event.text, agent=event.agent)
-        case ActionTaken():
-            return TrajectoryStep(
-                type="action",
-                at_ms=event.at_ms,
-                name=event.name,
-                params=event.params,
-                status=event.status,
-                duration_ms=event.duration_ms,
-                agent=event.agent,
-                id=event.id,
-                names=event.names,
-                traced=event.traced,
-            )
-        case Observed():
-            return TrajectoryStep(
-                type="observation",
-                at_ms=event.at_ms,
-                name=event.name,
-                content=event.content,
-                cut=event.cut,
-                agent=event.agent,
-            )
-        case _:
-            return None

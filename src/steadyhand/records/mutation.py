@@ -6,13 +6,14 @@ from typing import Literal
 
 from steadyhand.records.base import Record
 
-MutantStatus = Literal["failed", "inconclusive", "survived", "needs_judge", "equivalent"]
+MutantStatus = Literal["failed", "inconclusive", "survived", "needs_judge", "not_applicable", "equivalent"]
 KILLED: frozenset[MutantStatus] = frozenset({"failed", "inconclusive"})
 
 
 class MutantResult(Record):
-    """A mutant and what became of it. `killed_by` are the checks that noticed: that held on the original and no longer
-    hold, or could not tell there and fail now.
+    """A mutant and what became of it. It is not applicable if nothing noticed it, but the trial also had checks on what
+    a record does not have, such as files. `killed_by` are the checks that noticed: that held on the original and no
+    longer hold, or could not tell there and fail now.
 
     `original` is the answer it was made from, and `origin` where that comes from. `hash` identifies the text in
     `mutants.yaml`. `severity` is the highest of the checks that held on the original.
@@ -49,6 +50,7 @@ class ScenarioMutants(Record):
     survived: int
     equivalent: int
     needs_judge: int
+    not_applicable: int
     checks: tuple[CheckTally, ...]
     mutants: tuple[MutantResult, ...]
 
@@ -59,7 +61,8 @@ class ScenarioMutants(Record):
 
 
 class MutationReport(Record):
-    """`killed` is the share of the mutants that count: neither equivalent nor left to a judge. None without any."""
+    """`killed` is the share of the mutants that count: neither equivalent nor left to a judge or to the
+    trial's own files. None without any."""
 
     killed: float | None
     scenarios: tuple[ScenarioMutants, ...]

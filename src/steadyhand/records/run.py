@@ -5,15 +5,28 @@ Tokens are counted by the servers. Costs are known if prices are.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any, Literal
+
+import msgspec
 
 from steadyhand.records.base import Record, plain_text
 from steadyhand.records.calibration import JudgedCase
 from steadyhand.records.chat import InvariantTimeline, SafetyAtDeadline, Spoiled
-from steadyhand.records.config import Price
+from steadyhand.records.config import Price, default_of
 from steadyhand.records.evaluation import EvaluationResult, FailureClass, LatencyTier, Outcome, RubricScore, Verdict
-from steadyhand.records.event import AnyEvent, ModelCalled, Said, Shows, transcript_of
+from steadyhand.records.event import (
+    AnyEvent,
+    Lagged,
+    ModelCalled,
+    Noted,
+    Retried,
+    Said,
+    Shows,
+    Waited,
+    transcript_of,
+)
 from steadyhand.records.isolation import IsolationKind
 from steadyhand.records.location import Place
 from steadyhand.records.result import ConversationEnding, ConversationMetrics
@@ -24,7 +37,7 @@ SCENARIO_PART = "the scenario"
 """The digest of the scenario among the fingerprints of a run. Two runs measured the same thing only if it is equal."""
 JUDGE_PART = "the judge"
 """The digest of the judge, if one is configured and has something to judge."""
-DEFAULT_ALPHA = 0.05
+DEFAULT_ALPHA: float = default_of("alpha")
 
 
 class Spent(Record):
@@ -57,7 +70,15 @@ class Spent(Record):
         return not self.uncounted and not self.unpriced
 
     def plus(self, other: Spent) -> Spent:
-        return Spent(**{name: getattr(self, name) + getattr(other, name) for name in self.__struct_fields__})
+        return Spent(
+            calls=self.calls + other.calls,
+            input_tokens=self.input_tokens + other.input_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+            cost=self.cost + other.cost,
+            uncounted=self.uncounted + other.uncounted,
+            unpriced=self.unpriced + other.unpriced,
+            not_live=self.not_live + other.not_live,
+        )
 
 
 class RunAxis(Record):
@@ -244,6 +265,13 @@ class Judged(Record, array_like=True):
     rubric: RubricScore | None = None
     invariants_over_time: tuple[InvariantTimeline, ...] = ()
 
+    @property
+    def safe_ms(self) -> float | None:
+        """When the answer became safe for good; infinite if it never did, None if that is not known."""
+        if self.time_to_safe_ms is None and self.safety_at_deadline is not None and self.times_unknown is None:
+            return math.inf
+        return self.time_to_safe_ms
+
 
 class RanOn(Record, array_like=True):
     """The worker that ran a trial, where it was not the process that recorded it.
@@ -311,6 +339,29 @@ class PlannedTrial(Record):
     key: TrialKey
     seed: int
     mock_seed: int
+
+
+_TOLD = (Lagged, ModelCalled, Noted, Retried, Waited)
+
+
+def brief_of(trial: TrialRecord) -> TrialRecord:
+    """The trial as far as sums and displays of progress go: what it was judged, what it cost, and what went wrong on
+    the way, without what was said and done."""
+    return msgspec.structs.replace(
+        trial,
+        phases=(),
+        evaluations=tuple(each for each in trial.evaluations if each.budget is not None),
+        events=tuple(_without_text(each) for each in trial.events if isinstance(each, _TOLD)),
+        earlier=tuple(map(brief_of, trial.earlier)),
+        replaced=tuple(map(brief_of, trial.replaced)),
+    )
+
+
+def _without_text(event: AnyEvent) -> AnyEvent:
+    if not isinstance(event, ModelCalled):
+        return event
+    timing = msgspec.structs.replace(event.timing, chunks=())
+    return msgspec.structs.replace(event, timing=timing, text=None, tool_calls=())
 
 
 def error_in_place_of(trial: TrialRecord, reason: str) -> TrialRecord:

@@ -37,6 +37,14 @@ class MatrixCell(Record):
     settings: tuple[MatrixSetting, ...]
 
 
+class CaseOrigin(Record):
+    """The case of a scenario, and where its values are. `base_id` is the scenario's id without it."""
+
+    name: str
+    base_id: str
+    place: Place
+
+
 class TargetChoice(Record):
     """Which of a run's several targets a scenario is for; None if not varied. `base_id` is its id without."""
 
@@ -275,8 +283,8 @@ class Scenario(Record):
     `agent` is the one set by its author, `default_agent` the one to use if none is set. `expects: defer` marks a case
     where raising the alarm is the mistake. `trials` is the number of trials and `pass_rate` the share that must pass,
     if the file sets them, and `reasoning_tags` the marks of a model's thoughts. `overrides` is what a matrix sets of
-    `model`, `agent` and `judge`; it overrides every other setting. `cell` is its combination of a matrix, and `target`
-    its target, if there are several.
+    `model`, `agent` and `judge`; it overrides every other setting. `case` is its row of a table, `cell` its combination
+    of a matrix, and `target` its target, if there are several. `sources` are the other files that it was made from.
     """
 
     id: str
@@ -307,12 +315,20 @@ class Scenario(Record):
     pass_rate: float | None = None
     reasoning_tags: tuple[str, ...] | None = None
     overrides: dict[str, str] = {}
+    case: CaseOrigin | None = None
     cell: MatrixCell | None = None
     target: TargetChoice | None = None
+    sources: tuple[str, ...] = ()
+
+
+def leaf_specs(scenario: Scenario) -> Iterator[EvaluationSpec]:
+    """All checks of all stages, those in groups one by one."""
+    for spec in evaluation_specs(scenario):
+        yield from spec.leaves
 
 
 def evaluation_specs(scenario: Scenario) -> Iterator[EvaluationSpec]:
-    """All checks of all stages. Without any, the verdict can only be inconclusive."""
+    """All checks and groups of checks of all stages. Without any, the verdict can only be inconclusive."""
     for step in scenario.steps:
         yield from step.evaluations
         if isinstance(step.task, Converse):

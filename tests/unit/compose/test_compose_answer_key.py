@@ -31,7 +31,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def key(project: Path, *paths: str, **options: object) -> AnswerKey:
     given = RunOptions(agent="python:agent.py:agent", **options)  # pyright: ignore[reportArgumentType]
     run = Run(Selection(paths=paths or ("scenarios",)), given)
-    return answer_key(run.scenarios, run.settings, project.parent / "workspaces")
+    return answer_key(run.casts.all(run.scenarios), run.settings, project.parent / "workspaces")
 
 
 def shown(project: Path, paths: tuple[str, ...]) -> set[str]:
@@ -89,7 +89,7 @@ def test_a_folder_of_many_scenarios_is_one_entry(project: Path) -> None:
 
 
 def test_records_among_the_agents_files_cannot_be_hidden(project: Path) -> None:
-    with pytest.raises(SetupError, match="contains the project; choose one of its own with --out"):
+    with pytest.raises(SetupError, match="contains the project; choose one of its own with --runs"):
         key(project, out=Path())
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from steadyhand.batch.plan import Plan
 from steadyhand.compose.builder import Builder, RunParts
+from steadyhand.compose.cast import Casts
 from steadyhand.compose.models import Tape
 from steadyhand.engine.limits import LagMonitor, SpendingLimit
 from steadyhand.engine.model_call import OpenGate
@@ -31,8 +32,7 @@ async def builder(project: Project, tmp_path: Path) -> AsyncIterator[Callable[..
     def build(**options) -> Builder:
         settings = project.settings(**{"model": "scripted/m.yaml", **options})
         parts = RunParts(
-            registries=project.registries,
-            settings=settings,
+            casts=Casts(settings, project.registries),
             workspaces=tmp_path / "workspaces",
             lag=LagMonitor(),
             gate=OpenGate(),
@@ -95,7 +95,7 @@ async def test_mocks_bring_services_and_a_bad_script_is_an_error_of_its_file(pro
 async def test_what_the_agent_never_gets_is_said(project, builder):
     made = builder()
     made.prepare([project.one(MOCKED + "agent: model\n")])
-    (message,) = made.out_of_reach
+    (message,) = made.out_of_reach()
     assert message.startswith("the scenario's mocks do not reach the agent model:scripted/m.yaml")
 
 

@@ -22,6 +22,7 @@ import steadyhand
 from steadyhand.api.result import RunResult, Trial
 from steadyhand.builtin.environments.sandbox import sandbox_available
 from steadyhand.builtin.models.local import LocalModelOptions
+from steadyhand.compose.models import build_gate
 from steadyhand.compose.run import Run
 from steadyhand.compose.scenarios import build_registry
 from steadyhand.errors import FileError, SetupError
@@ -207,7 +208,8 @@ async def limits_of_a_provider(project: Project) -> None:
     asked = ChatRequest(messages=(), max_tokens=1000)
     for limit in ("", "requests_per_minute = 1", "tokens_per_minute = 1500"):
         config = project.write("limits.toml", f'model = "scripted/replies.yaml"\n[providers.scripted]\n{limit}\n')
-        gate = Run(Selection(paths=("a.scenario.yaml",)), RunOptions(config=config)).gate(lambda _: None)
+        run = Run(Selection(paths=("a.scenario.yaml",)), RunOptions(config=config))
+        gate = build_gate(run.providers, run.settings, lambda _: None)
         async with gate.admit("scripted/replies.yaml", asked):
             pass
         try:
@@ -368,7 +370,7 @@ async def blocking(message):
 
 
 @shows("agents.python.env", "agents.python.traces", "agents.python.in_process", "agents.python.timeout_s",
-       "agents.python.block_limit_s")  # fmt: skip
+       "agents.python.block_limit_s", "agents.python.shows")  # fmt: skip
 async def how_a_python_agent_runs(project: Project) -> None:
     project.write("mine.py", PYTHON)
 
@@ -387,6 +389,7 @@ async def how_a_python_agent_runs(project: Project) -> None:
     assert (await project.trial(blocked)).reply == "done"
     trial = await project.trial(f"{blocked}block_limit_s = 0.1\n")
     assert (trial.verdict, "block" in trial.reason) == ("error", True), trial.reason
+    assert await _never(project, 'agent = "python:./mine.py:variables"\n[agents.python]\n') == NEVER
 
 
 COMMAND = """\
@@ -399,7 +402,17 @@ print(json.dumps({"type": "reply", "text": said}) if heard.startswith("{") else 
 """
 
 
-@shows("agents.command.env", "agents.command.traces", "agents.command.timeout_s", "agents.command.speaks")
+NEVER = ["inconclusive", "passed"]
+
+
+async def _never(project: Project, agent: str) -> list[str]:
+    """Whether silence proves that nothing was done, without and with the option `shows`."""
+    never = {"input": "Hello", "evaluations": [{"type": "trajectory_contains_action", "action": "x", "max_count": 0}]}
+    return [(await project.trial(agent + declared, never)).verdict for declared in ("", 'shows = "actions"\n')]
+
+
+@shows("agents.command.env", "agents.command.traces", "agents.command.timeout_s", "agents.command.speaks",
+       "agents.command.shows")  # fmt: skip
 async def how_a_command_is_run(project: Project) -> None:
     project.write("mine.py", COMMAND)
     agent = f"command:{shlex.quote(sys.executable)} ./mine.py"
@@ -414,6 +427,7 @@ async def how_a_command_is_run(project: Project) -> None:
     assert await said('speaks = "text"') == [None, False, False]
     late = await project.trial(f"agent = {json.dumps(agent)}\n[agents.command]\ntimeout_s = 0.2\n", "sleep")
     assert (late.verdict, "0.2 s" in late.reason) == ("error", True), late.reason
+    assert await _never(project, f"agent = {json.dumps(agent)}\n[agents.command]\n") == NEVER
 
 
 TOOLS = [{"name": "find_order", "arguments": {}, "result": 1}]

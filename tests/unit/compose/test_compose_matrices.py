@@ -84,7 +84,7 @@ def test_the_header_has_the_axes_and_where_each_combination_lies(matrix):
 def test_a_name_that_leads_nowhere_is_reported_once_where_it_stands(matrix):
     matrix.write("words.matrix.yaml", MATRIX.replace("scripted/y.yaml", "nobody/model"))
     scenarios = matrix.load("words.matrix.yaml")
-    (problem,) = check_names(scenarios, matrix.settings(), matrix.registries)
+    (problem,) = check_names(scenarios, matrix.casts())
     assert (problem.place.line, problem.code) == (4, "unknown-name")
     assert "nobody" in problem.message
     with pytest.raises(FileError):

@@ -193,13 +193,14 @@ async def test_silence_satisfies_nothing(tmp_path, reply):
 
 def test_a_run_without_a_named_judge_says_once_what_to_set_and_needs_none(project):
     scenario = project.one(HEAD + GIVES + REST)
-    alone = project.judges(model="scripted/x.yaml")
-    assert alone.unasked(scenario) == NO_NAMED_JUDGE
-    assert not alone.needed(scenario)
-    assert alone.warnings(scenario) == []
-    named = project.judges(model="scripted/x.yaml", judge="scripted/y.yaml")
-    assert named.unasked(scenario) is None
-    assert named.needed(scenario)
+    alone, cast = project.judges(model="scripted/x.yaml"), project.cast(scenario, model="scripted/x.yaml")
+    assert alone.unasked(cast) == NO_NAMED_JUDGE
+    assert not alone.needed(cast)
+    assert alone.warnings(cast) == []
+    options = {"model": "scripted/x.yaml", "judge": "scripted/y.yaml"}
+    named, cast = project.judges(**options), project.cast(scenario, **options)
+    assert named.unasked(cast) is None
+    assert named.needed(cast)
 
 
 async def test_selftest_counts_what_needs_a_judge(project):

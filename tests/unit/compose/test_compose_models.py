@@ -20,18 +20,17 @@ REQUEST = ChatRequest(messages=(Message(role="user", content="hi"),))
 
 
 def get(project, models, name=None, **options):
-    scenario = project.one(JUDGED)
-    settings = project.settings(**options)
-    return models.get(settings.named(name, scenario) if name else settings.model(scenario), scenario)
+    cast = project.cast(project.one(JUDGED), **options)
+    return models.get(cast.named(name) if name else cast.model, cast)
 
 
 async def test_a_model_is_built_once_for_its_name_and_folder(project):
     project.write("m.yaml", SCRIPT)
     project.write("inner/m.yaml", SCRIPT)
     models = project.models()
-    outer, inner = project.one(JUDGED), project.one(JUDGED, "inner/one.scenario.yaml")
-    named = [project.settings().named("scripted/m.yaml", each) for each in (outer, outer, inner)]
-    first, again, other = (models.get(ref, outer) for ref in named)
+    outer = project.cast(project.one(JUDGED))
+    inner = project.cast(project.one(JUDGED, "inner/one.scenario.yaml"))
+    first, again, other = (models.get(each.named("scripted/m.yaml"), outer) for each in (outer, outer, inner))
     assert first is again
     assert first is not other
     assert models.names == ["scripted/m.yaml", "scripted/m.yaml"]
@@ -70,9 +69,8 @@ def test_a_model_of_the_command_line_wins_over_what_a_scenario_asks_for(project)
     for name in ("m.yaml", "small.yaml"):
         project.write(name, SCRIPT)
     project.write("steadyhand.toml", '[models]\nTEXT_SMALL = "scripted/small.yaml"\n')
-    scenario, models, settings = project.one(JUDGED), project.models(), project.settings(model="scripted/m.yaml")
-    default = settings.model(scenario)
-    followed, fixed = (models.chooser(default, scenario, fixed=fixed) for fixed in (False, True))
+    cast, models = project.cast(project.one(JUDGED), model="scripted/m.yaml"), project.models()
+    followed, fixed = (models.chooser(cast.model, cast, fixed=fixed) for fixed in (False, True))
     assert [choose("TEXT_SMALL").name for choose in (followed, fixed)] == ["scripted/small.yaml", "scripted/m.yaml"]
     assert [choose("TEXT_LARGE").name for choose in (followed, fixed)] == ["scripted/m.yaml"] * 2
     assert followed(None).name == "scripted/m.yaml"

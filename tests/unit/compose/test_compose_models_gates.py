@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 
+from steadyhand.compose.cast import Casts
 from steadyhand.compose.models import build_gate, needs_network, providers_of
 from steadyhand.compose.scenarios import load_scenarios, open_registries
 from steadyhand.compose.settings import Settings
@@ -23,9 +24,10 @@ def parts_of(tmp_path: Path):
         settings = Settings(RunOptions(config=tmp_path / "mine.toml", **options))
         registries = open_registries(settings)
         scenarios = load_scenarios(Selection(paths=(str(tmp_path / "one.scenario.yaml"),)), registries)
-        providers = providers_of(scenarios, settings, registries)
+        casts = Casts(settings, registries).all(scenarios)
+        providers = providers_of(casts)
         gate = build_gate(providers, settings, lambda message: None)
-        return gate, needs_network(scenarios, providers, settings, registries), providers
+        return gate, needs_network(casts, providers), providers
 
     return build
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from steadyhand.errors import SetupError
-from support.project import AGENT, JUDGED
+from steadyhand.records.scenario import Scenario
+from support.project import AGENT, JUDGED, Project
 
 SCRIPT = "rules:\n  - reply: hello\n"
 WITH_TYPE = JUDGED.replace('expected: "yes"', 'expected: "yes", model_type: TEXT_LARGE')
@@ -26,9 +27,13 @@ judgment: {strategy: all_pass}
 """
 
 
+def asked(project: Project, question: str, scenario: Scenario, **options):
+    return getattr(project.judges(**options), question)(project.cast(scenario, **options))
+
+
 @pytest.mark.parametrize(("text", "needed"), [(AGENT, False), (JUDGED, True), (ENDING, True)])
 def test_a_judge_is_needed_where_a_check_or_an_ending_asks_one(project, text, needed):
-    assert project.judges().needed(project.one(text)) is needed
+    assert asked(project, "needed", project.one(text)) is needed
 
 
 def test_a_plugins_check_that_declares_to_need_a_judge_needs_one(project):
@@ -45,28 +50,28 @@ def test_a_plugins_check_that_declares_to_need_a_judge_needs_one(project):
         "plugin = Plugin(name='mine', evaluators={'asks': Asks})\n",
     )
     text = AGENT.replace("{type: string_contains, value: hello}", "{type: asks}") + "plugins: [./mine.py]\n"
-    assert project.judges().needed(project.one(text))
+    assert asked(project, "needed", project.one(text))
 
 
 def test_without_a_named_judge_nobody_judges(project):
-    assert project.judges().get(project.one(JUDGED)) is None
+    assert asked(project, "get", project.one(JUDGED)) is None
 
 
 def test_the_judge_that_is_named_judges_else_the_model_under_test(project):
     for name in ("m.yaml", "j.yaml"):
         project.write(name, SCRIPT)
     scenario = project.one(JUDGED)
-    own = project.judges(model="scripted/m.yaml").get(scenario)
-    other = project.judges(model="scripted/m.yaml", judge="scripted/j.yaml").get(scenario)
+    own = asked(project, "get", scenario, model="scripted/m.yaml")
+    other = asked(project, "get", scenario, model="scripted/m.yaml", judge="scripted/j.yaml")
     assert (own.name, own.self_judged) == ("scripted/m.yaml", True)
     assert (other.name, other.self_judged) == ("scripted/j.yaml", False)
 
 
 def test_scenarios_with_the_same_judge_share_it(project):
     project.write("m.yaml", SCRIPT)
-    judges = project.judges(model="scripted/m.yaml")
+    judges, casts = project.judges(model="scripted/m.yaml"), project.casts(model="scripted/m.yaml")
     first, second = project.one(JUDGED), project.one(JUDGED.replace("id: one", "id: two"), "two.scenario.yaml")
-    assert judges.get(first) is judges.get(second)
+    assert judges.get(casts.of(first)) is judges.get(casts.of(second))
 
 
 @pytest.mark.parametrize(
@@ -88,31 +93,31 @@ def test_scenarios_with_the_same_judge_share_it(project):
 )
 def test_what_is_said_of_a_judge_that_may_not_be_impartial(project, options, said):
     scenario = project.one(JUDGED)
-    assert project.judges(**options).warnings(scenario) == said
+    assert asked(project, "warnings", scenario, **options) == said
     if said:
         with pytest.raises(SetupError, match=r"--strict-judge: one\.scenario\.yaml"):
-            project.judges(**options, strict_judge=True).warnings(scenario)
+            asked(project, "warnings", scenario, **options, strict_judge=True)
 
 
 def test_nothing_is_said_where_nothing_is_judged(project):
-    assert project.judges(model="openai/m").warnings(project.one(AGENT)) == []
+    assert asked(project, "warnings", project.one(AGENT), model="openai/m") == []
 
 
 def test_the_judge_that_a_check_asks_for_is_looked_at_too(project):
     project.write("steadyhand.toml", '[models]\nTEXT_LARGE = "openai/m"\n')
-    (said,) = project.judges(model="openai/m").warnings(project.one(WITH_TYPE))
+    (said,) = asked(project, "warnings", project.one(WITH_TYPE), model="openai/m")
     assert said.startswith("self-judged: openai/m")
 
 
 def test_an_option_that_wins_over_a_model_type_says_what_is_not_followed(project):
     project.write("steadyhand.toml", '[models]\nTEXT_LARGE = "openai/large"\nTEXT_SMALL = "openai/u"\n')
     judged, talk = project.one(WITH_TYPE), project.one(ENDING)
-    assert project.judges(model="openai/m").overrides(judged) == []
-    assert project.judges(model="openai/m", judge="openai/j").overrides(judged) == [
+    assert asked(project, "overrides", judged, model="openai/m") == []
+    assert asked(project, "overrides", judged, model="openai/m", judge="openai/j") == [
         "--judge openai/j is used in place of `model_type: TEXT_LARGE`, which stands for openai/large"
     ]
-    assert project.judges(judge="openai/large").overrides(judged) == []
-    assert project.judges(user_model="openai/other").overrides(talk) == [
+    assert asked(project, "overrides", judged, judge="openai/large") == []
+    assert asked(project, "overrides", talk, user_model="openai/other") == [
         "--user-model openai/other is used in place of `model_type: TEXT_SMALL`, which stands for openai/u"
     ]
-    assert project.judges(user_model="openai/u").overrides(talk) == []
+    assert asked(project, "overrides", talk, user_model="openai/u") == []

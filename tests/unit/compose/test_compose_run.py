@@ -9,9 +9,10 @@ import pytest
 
 from steadyhand.compose.execution import Execution
 from steadyhand.compose.resume import resume_run
-from steadyhand.compose.run import Run, rates_of
+from steadyhand.compose.run import Run
 from steadyhand.compose.settings import Settings
 from steadyhand.errors import SetupError, StoreError
+from steadyhand.reading.run import Reading
 from steadyhand.records.config import RunOptions, Selection
 from steadyhand.records.evaluation import Verdict
 from steadyhand.store.reader import RunReader
@@ -71,7 +72,7 @@ async def test_every_planned_trial_is_in_the_record_and_observers_see_it(two):
     assert (execution.interrupted, execution.broken, execution.crashed) == (False, None, None)
     header = RunReader.open(path).header
     assert (header.seed, header.planned, header.fingerprints.keys()) == (5, 4, {"a", "b"})
-    assert [(rate.scenario_id, rate.verdict) for rate in rates_of(RunReader.open(path))] == [
+    assert [(rate.scenario_id, rate.verdict) for rate in Reading.open(path).rates] == [
         ("a", Verdict.PASSED),
         ("b", Verdict.PASSED),
     ]

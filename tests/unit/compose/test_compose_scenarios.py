@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from steadyhand.compose.scenarios import Rubrics, library_path, needs_agent, needs_services, needs_user, with_safe_ids
+from steadyhand.compose.cast import Rubrics, needs_agent, needs_user
+from steadyhand.compose.scenarios import library_path, with_safe_ids
 from steadyhand.errors import FileError, SetupError
 from steadyhand.redaction import Redactor
 from support.project import AGENT, JUDGED
@@ -107,7 +108,7 @@ def test_what_a_scenario_needs(project):
     assert [needs_agent(each) for each in (plain, judged, talk)] == [False, True, True]
     assert [needs_user(each) for each in (plain, judged, talk)] == [False, False, True]
     decision = project.one(DECISION.replace("rubric: RUBRIC\n", "rubric: rubric_clinical\n"), "d.yaml")
-    assert not needs_services(decision, project.registries.registry(decision))
+    assert not project.cast(decision).reaches_services
 
 
 def test_ids_with_a_secret_are_redacted_and_still_told_apart(project):

@@ -69,18 +69,6 @@ def test_every_combination_of_models_and_agents_is_a_target(project: Project):
     assert len({each.name for each in found.values()}) == 4
 
 
-def test_agents_and_models_of_the_command_line_are_the_users_however_many_there_are(project: Project):
-    """A key is withheld from an address that a scenario chose, not from one that the user named."""
-    several(project)
-    project.write("one.scenario.yaml", "agent: http:http://127.0.0.1:9\n" + AGENT)
-    options = RunOptions(agents=("http:http://127.0.0.1:1", "http:http://127.0.0.1:2"), models=MODELS)
-    run = Run(Selection(paths=("one.scenario.yaml",)), options)
-    assert [run.settings.agent_is_scenarios(each) for each in run.scenarios] == [False] * 4
-    assert {run.settings.users_model(each) for each in run.scenarios} == set(MODELS)
-    alone = Run(Selection(paths=("one.scenario.yaml",)), RunOptions())
-    assert [alone.settings.agent_is_scenarios(each) for each in alone.scenarios] == [True]
-
-
 def test_a_filter_chooses_among_targets(project: Project):
     several(project)
     models = ("scripted/a.yaml", "scripted/b.yaml")

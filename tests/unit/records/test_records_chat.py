@@ -1,14 +1,6 @@
 from steadyhand.records.chat import Message
-from steadyhand.records.event import (
-    ActionTaken,
-    Observed,
-    Said,
-    ServiceCalled,
-    Thought,
-    TrajectoryStep,
-    trajectory_of,
-    transcript_of,
-)
+from steadyhand.records.event import ActionTaken, Observed, Said, ServiceCalled, Thought, TrajectoryStep, transcript_of
+from steadyhand.records.trajectory import trajectory_of
 
 USER = Said(at_ms=0.0, message=Message(role="user", content="hi"))
 AGENT = Said(at_ms=9.0, message=Message(role="assistant", content="done"))
@@ -30,7 +22,14 @@ def test_trajectory_is_in_order_of_time():
     assert trajectory_of(EVENTS) == (
         TrajectoryStep(type="thought", at_ms=1.0, content="look first"),
         TrajectoryStep(
-            type="action", at_ms=2.0, name="READ", params={"path": "a"}, status="error", duration_ms=3.0, id="1"
+            type="action",
+            at_ms=2.0,
+            name="READ",
+            params={"path": "a"},
+            status="error",
+            duration_ms=3.0,
+            id="1",
+            witnesses=("agent",),
         ),
         TrajectoryStep(type="observation", at_ms=5.0, name="READ", content={"ok": True}),
     )

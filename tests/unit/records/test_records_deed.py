@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from steadyhand.records.deed import deeds_in, deeds_of
 from steadyhand.records.deed_name import OfferedTool, ToolOffer, is_of_service, likeness, meaning, plain_name
-from steadyhand.records.event import ActionTaken, ServiceCalled, TrajectoryStep, trajectory_of
+from steadyhand.records.event import ActionTaken, ServiceCalled, TrajectoryStep
+from steadyhand.records.trajectory import trajectory_of
 
 BANK = ("transfer", "bank_transfer", "bank.transfer")
 SHOP = ("transfer", "shop_transfer", "shop.transfer")
@@ -220,7 +221,9 @@ def test_deeds_of_different_turns_are_not_joined():
 @pytest.mark.parametrize("name", ["refund", "shop.refund", "shop_refund"])
 def test_a_trace_alone_does_not_prove_a_call_that_would_have_reached_us(name):
     offer = ToolOffer(tools=(OfferedTool(service="shop", method="refund"),))
-    traced = TrajectoryStep(type="action", at_ms=1.0, name=name, status="success", duration_ms=5.0, traced=True)
+    traced = TrajectoryStep(
+        type="action", at_ms=1.0, name=name, status="success", duration_ms=5.0, witnesses=("trace",)
+    )
     (told,) = deeds_of([traced], [], offer)
     assert told.status == "rejected"
     (seen,) = deeds_of([traced], [ServiceCalled(at_ms=2.0, service="shop", method="refund")], offer)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from steadyhand.records.event import ActionTaken, Observed, trajectory_of, without_repeated_actions
+from steadyhand.records.event import ActionTaken, Observed
+from steadyhand.records.trajectory import trajectory_of, without_repeated_actions
 
 
 def did(id_: str, source: str = "reported", *, agent: str | None = None, turn: int = 1, number: str = "A-1"):

@@ -70,7 +70,9 @@ def _refuse_existing(out: Path, texts: list[_Text]) -> None:
     there = [out / text.name for text in texts if os.path.lexists(out / text.name)]
     if there:
         more = f" (and {len(there) - 1} more)" if len(there) > 1 else ""
-        raise SetupError(f"{there[0]} already exists{more}; nothing was written. Choose another --out, or use --force")
+        raise SetupError(
+            f"{there[0]} already exists{more}; nothing was written. Choose another --out-dir, or use --force"
+        )
 
 
 def _write(out: Path, texts: list[_Text], skipped: list[Skipped]) -> list[Path]:
@@ -87,7 +89,7 @@ def _write(out: Path, texts: list[_Text], skipped: list[Skipped]) -> list[Path]:
         kept = [text for text in texts if text.name not in refused]
         blocked = next((out / text.name for text in kept if (out / text.name).is_dir()), None)
         if blocked is not None:
-            raise SetupError(f"{blocked} is a folder; nothing was written. Choose another --out")
+            raise SetupError(f"{blocked} is a folder; nothing was written. Choose another --out-dir")
         for text in kept:
             (staging / text.name).replace(out / text.name)
     except OSError as error:
