@@ -26,7 +26,7 @@ esac; case " $(1) " in *" $$code "*) ;; *) exit 1;; esac
 endef
 
 # examples/gateway is left out: its agent is a Node program with its own packages.
-DEMO := $(addprefix examples/,agents bring_your_own busy conversations decisions local plugins thoughts trials)
+DEMO := $(addprefix examples/,agents bring_your_own busy checks conversations decisions local plugins thoughts trials)
 demo: $(READY) ## run the examples with a scripted model
 	@$(BIN)/steadyhand run $(DEMO) --config examples/steadyhand.toml --json .steadyhand/demo.json --junit .steadyhand/demo.xml --html .steadyhand/demo.html; $(call explain,1)
 	@echo "reports: .steadyhand/demo.html (open it in a browser), demo.json and demo.xml next to it; show it again with: $(BIN)/steadyhand show last"
@@ -52,7 +52,13 @@ test-local: $(LOCAL) ## run the tests that need the real model
 WORKERS := $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 2) * 3 // 2)')
 APART := not slow and not local and not browser and not types
 test: $(READY) ## run the tests, except those with their own target
-	$(BIN)/python -m pytest -q -n logical --dist worksteal --no-cov -m "$(APART) and not system"
+	$(BIN)/python -m pytest -q -n logical --dist worksteal --no-cov -m "$(APART) and not system" $(ELSEWHERE)
+
+# What `make coverage` does not run already: for CI, which runs both.
+COVERED := tests/unit tests/contract
+.PHONY: test-rest
+test-rest: ELSEWHERE := $(addprefix --ignore=,$(COVERED))
+test-rest: test ## run the tests of `make test` that `make coverage` does not run
 
 # Each of its workers would spend two seconds on collecting thousands of tests that it then leaves out.
 .PHONY: test-system
@@ -64,7 +70,7 @@ test-browser: $(READY) ## run the browser tests in a real Chromium
 	$(BIN)/python -m pytest -q -n $(WORKERS) --no-cov -m browser tests/browser
 
 coverage: $(READY) ## measure the branch coverage of the unit and contract tests, and fail below the floor in pyproject.toml
-	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal --cov --cov-report= -m "not slow and not local" tests/unit tests/contract
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal --cov --cov-report= -m "not slow and not local" $(COVERED)
 
 FRAMEWORKS := $(VENV)/.frameworks
 $(FRAMEWORKS): $(READY)
@@ -82,6 +88,17 @@ $(NODE)/.ready: examples/gateway/package.json
 .PHONY: test-frameworks
 test-frameworks: $(FRAMEWORKS) $(NODE)/.ready ## run agents of real frameworks, a Node program and a service, unmodified
 	STEADYHAND_ALL_FRAMEWORKS=1 $(BIN)/python -m pytest -q --no-cov -m "" tests/cli/test_cli_unmodified_agents.py tests/cli/test_cli_frameworks.py tests/unit/gateway/test_gateway_spans.py
+
+# The tests of MCP with servers, and agents, that use the major of the package that is not in `dev`.
+MCP := $(VENV)/mcp-2
+$(MCP)/.ready: $(READY)
+	$(PYTHON) -m venv $(MCP)
+	$(MCP)/bin/python -m pip install --quiet --disable-pip-version-check 'mcp>=2,<3'
+	@touch $@
+
+.PHONY: test-mcp
+test-mcp: $(MCP)/.ready ## run the tests of MCP with the other major of its Python package
+	STEADYHAND_MCP_PYTHON=$(abspath $(MCP))/bin/python $(BIN)/python -m pytest -q --no-cov -m "" tests/unit/builtin/services/test_builtin_services_mcp.py tests/cli/test_cli_mcp.py
 
 test-slow: $(READY) ## run the tests that take minutes, and the properties with many more examples
 	$(BIN)/python -m pytest -q -m "slow and not ray"
@@ -161,7 +178,7 @@ bench-store: $(READY) ## create a record of a million trials, and measure how lo
 
 # Everything that a user could install with Steadyhand, to list licences and versions.
 RELEASE := .venv-release
-EXTRAS := e2b,elizaos,postgres,local,providers,mcp,otel,ray,export,pandas,frameworks,dev,docs,fuzz
+EXTRAS := e2b,elizaos,postgres,local,providers,otel,ray,export,pandas,frameworks,dev,docs,fuzz
 $(RELEASE)/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(RELEASE)
 	$(RELEASE)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[$(EXTRAS)]'
@@ -185,7 +202,7 @@ dist: $(RELEASE)/.ready ## build the wheel, the source archive and the bill of m
 	@echo "built twice with the same bytes; the wheel installs without a compiler"
 
 schemas: $(READY) ## write the JSON Schemas of the file formats
-	$(BIN)/steadyhand schema --out schemas
+	$(BIN)/steadyhand schema --out-dir schemas
 
 format: $(READY) ## format the source and fix what lint can fix
 	$(BIN)/ruff check --fix .

@@ -44,7 +44,7 @@ def demo_report(folder: Path) -> Path:
     """The report of the examples. A machine that is busy may leave a latency ungraded; then run it again."""
     report = folder / "report.html"
     command = [sys.executable, "-m", "steadyhand", "run", "examples", "--config", "examples/steadyhand.toml"]
-    command += ["--no-progress", "--concurrency", "1", "--out", str(folder / "runs"), "--html", str(report)]
+    command += ["--no-progress", "--concurrency", "1", "--runs", str(folder / "runs"), "--html", str(report)]
     for _ in range(5):
         subprocess.run(command, cwd=ROOT, capture_output=True, check=False)
         text = report.read_text(encoding="utf-8")
@@ -71,7 +71,7 @@ def compared_runs(folder: Path) -> Path:
     for model in ("careful", "quick"):
         command = [sys.executable, "-m", "steadyhand", "run", "examples/decisions", "--trials", "20", "--no-progress"]
         command += ["--config", "examples/steadyhand.toml", "--model", f"scripted/examples/compare/{model}.yaml"]
-        command += ["--concurrency", "1", "--out", str(folder)]
+        command += ["--concurrency", "1", "--runs", str(folder)]
         subprocess.run(command, cwd=ROOT, capture_output=True, check=False)
     return folder
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -454,6 +455,8 @@ async def _tried(build: Callable[[], Agent], folder: Path, said: str) -> TrialRe
 @pytest.mark.parametrize("done", [True, False])
 async def test_it_shows_what_it_declares_and_a_check_on_the_rest_is_inconclusive(build, tmp_path, done):
     shows = shows_of(build())
+    if shows.on_report and shows.actions == "self_reported" and not done:
+        shows = msgspec.structs.replace(shows, actions="not_seen")
     record = await _tried(build, tmp_path, "refund" if done else "stay")
     found = iter(record.evaluations)
     decided = (Verdict.PASSED, Verdict.FAILED) if done else (Verdict.FAILED, Verdict.PASSED)

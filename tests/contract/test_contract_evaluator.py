@@ -9,16 +9,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from steadyhand.builtin.environments.local import LocalEnvironment
-from steadyhand.builtin.plugin import EVALUATORS, builtin_plugin
+from steadyhand.builtin.plugin import EVALUATORS, builtin_plugin, script_sandbox
 from steadyhand.builtin.services.database import make_database
 from steadyhand.plugins.plugin import EnvironmentSettings, Plugin
 from steadyhand.plugins.registry import Registry
-from steadyhand.ports.evaluator import EvaluationContext, needs_judge
+from steadyhand.ports.evaluator import EvaluationContext, needs_judge, reads_of
 from steadyhand.records.chat import Message
 from steadyhand.records.evaluation import EvaluationSpec
+from steadyhand.records.location import Place
 from steadyhand.records.result import ConversationResult, ConversationTurn, ExecutionResult, Latency
 from steadyhand.records.scenario import DatabaseSeed, Scenario
 from support.agents import a_trial
@@ -55,13 +57,36 @@ PARAMS: dict[str, list[dict[str, Any]]] = {
     "sequence": [{"rules": [{"never": "a"}]}],
     "service_called": [{"service": "s"}, {"service": "s", "max_count": 0}],
     "database_query": [{"query": "SELECT 1", "row_count": 1}],
+    "not_regex": [{"pattern": "x", "scope": "transcript"}],
+    "equals": [{"value": "x"}],
+    "similar_to": [{"value": "x"}],
+    "refuses": [{}],
+    "language_is": [{"language": "de"}],
+    "json_schema": [{"schema": {}}, {"schema": {"required": ["x"]}, "action": "a"}],
+    "json_path": [{"path": "$.x", "equals": 1}, {"path": "$.x", "equals": 1, "action": "a"}],
+    "tool_args_valid": [{}, {"action": "a"}],
+    "no_repeated_calls": [{}, {"action": "a"}],
+    "max_tokens": [{"value": 1}],
+    "cost_below": [{"value": 1}],
+    "javascript": [{"expression": "reply === 'x'"}, {"expression": "deeds.length === 0"}],
+    "python": [{"function": "./checks.py:of_the_reply"}],
 }
 JUDGED = {"llm_judge", "judge", "advises", "forbids", "states", "chooses", "nothing_else"}
 ASKS_IN_DOUBT = {"holds_across_turns"}
 """They ask only what rules cannot tell."""
 
-READ_AT = {"deeds": "deeds", "trajectory": "actions", "service_calls": "services", "files": "files"}
-"""Where it is in a result. The times of model calls are not something the agent did."""
+READ_AT = {
+    "deeds": "deeds",
+    "trajectory": "actions",
+    "service_calls": "services",
+    "files": "files",
+    "calls": "model_calls",
+}
+"""Where it is in a result."""
+LOOKS_UP_SCHEMAS = {"tool_args_valid"}
+"""It asks the trial's services what they take, not what was done with them."""
+DECIDES_LATER = {"python"}
+"""It is handed everything, and decides nothing if its function takes what cannot be seen."""
 
 
 class Watched:
@@ -96,6 +121,9 @@ async def test_it_reads_what_it_declares(type_: str, params: dict[str, Any], tmp
     evaluator = Registry([builtin_plugin()]).evaluator(type_)
     trial = a_trial(tmp_path, judge=ScriptedJudge(lambda _: ("yes", 1.0)))
     await trial.environment.setup([])
+    trial.parts.scripts = script_sandbox()
+    (tmp_path / "checks.py").write_text("def of_the_reply(reply): return reply == 'x'")
+    trial.scenario = msgspec.structs.replace(trial.scenario, place=Place(file=str(tmp_path / "a.yaml")))
     (tmp_path / "empty.sqlite").touch()
     seed = DatabaseSeed(url="sqlite:///empty.sqlite")
     trial.parts.database = make_database(seed, environment=trial.environment, folder=tmp_path, live=True)
@@ -107,7 +135,15 @@ async def test_it_reads_what_it_declares(type_: str, params: dict[str, Any], tmp
     await evaluator.evaluate(checked, Watched(_result(), READ_AT, seen), context)
     await trial.parts.database.close()
     await trial.environment.teardown()
-    declared = set(getattr(evaluator, "reads", ()))
+    trial.parts.scripts.close()
+    declared = set(reads_of(evaluator, checked))
+    assert declared <= set(reads_of(evaluator))
+    if "model_calls" not in declared:  # their times, and the agents that made them, are no secret
+        seen.discard("model_calls")
+    if type_ in LOOKS_UP_SCHEMAS:
+        seen.discard("services")
+    if type_ in DECIDES_LATER:
+        seen.clear()
     if "deeds" in seen:  # one list of actions and service calls; the check declares which of them it rests on
         assert declared & {"actions", "services"}
         seen = (seen - {"deeds"}) | declared
@@ -138,12 +174,16 @@ async def test_a_check_asks_a_judge_exactly_when_it_declares_to(tmp_path: Path, 
     judge = ScriptedJudge(lambda _: ("yes", 1.0))
     scenario = Scenario(id="s", name="s", description="", place=PLACE, digest="", steps=())
     environment = LocalEnvironment(EnvironmentSettings(root=tmp_path, trial_id="t"))
-    trial = Trial(scenario, environment, judge=judge)
+    (tmp_path / "checks.py").write_text("def is_polite(reply): return True")
+    scenario = msgspec.structs.replace(scenario, place=Place(file=str(tmp_path / "a.yaml")))
+    sandbox = script_sandbox()
+    trial = Trial(scenario, environment, judge=judge, scripts=sandbox)
     spec = EvaluationSpec(type=type_, place=PLACE, params=params)
     checked = evaluator.params.model_validate(params)
     try:
         await evaluator.evaluate(checked, RESULT, EvaluationContext(trial=trial, spec=spec))
     finally:
+        sandbox.close()
         await environment.teardown()
     declared = needs_judge(evaluator, checked)
     assert bool(judge.asked) == declared or (declared and type_ in ASKS_IN_DOUBT)

@@ -1,7 +1,6 @@
 """What we see of each kind of agent, as configured, and what each check makes of it: one table, kind by check.
 
-An agent that did everything and one that did nothing are both seen through what the kind declares. The rows must match
-those of "What an agent shows" in docs/agents.md.
+An agent that did everything and one that did nothing are both seen through what the kind declares.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from steadyhand.builtin.plugin import EVALUATORS
@@ -100,12 +100,19 @@ CHECKS: list[tuple[str, dict[str, Any], str, bool, bool]] = [
     ("execution_time", {"max_duration_ms": 600_000}, "", True, True),
     ("latency_budget", {"target_ms": 600_000, "acceptable_ms": 600_000, "critical_ms": 600_000}, "", True, True),
     ("string_contains", {"value": "done"}, "", True, True),
+    ("json_path", {"path": "$.id", "equals": 17, "action": "refund"}, "actions", True, False),
+    ("json_path", {"path": "$.id", "equals": 18, "action": "refund"}, "actions", False, False),
+    ("json_schema", {"schema": {"required": ["id"]}, "action": "refund"}, "actions", True, False),
 ]
 READ_THE_MESSAGES_ONLY = {
     "regex_match", "regex", "contains", "not_contains", "judge", "llm_judge", "conversation_length",
     "conversation_flow", "user_satisfaction", "context_retention", "holds_across_turns",
+    "not_regex", "equals", "similar_to", "refuses", "language_is", "python", "javascript",
     "advises", "forbids", "states", "chooses", "nothing_else",
 }  # fmt: skip
+
+DECIDE_BY_WHAT_THEY_SAW = {"tool_args_valid", "no_repeated_calls", "max_tokens", "cost_below"}
+"""Tested with their own cases, because more than the visibility of actions decides what they can tell."""
 
 
 async def _built(name: str, folder: Path, **more: Any) -> Shows:
@@ -133,8 +140,9 @@ def test_every_check_is_in_the_table():
     registry = build_registry()
     for type_ in EVALUATORS:
         reads = {what for known, _, what, *_ in CHECKS if known == type_ and what}
-        assert reads_of(registry.evaluator(type_)) == reads, type_
-    assert {type_ for type_, *_ in CHECKS} | READ_THE_MESSAGES_ONLY == set(EVALUATORS)
+        if type_ not in READ_THE_MESSAGES_ONLY | DECIDE_BY_WHAT_THEY_SAW:
+            assert reads_of(registry.evaluator(type_)) == reads, type_
+    assert {type_ for type_, *_ in CHECKS} | READ_THE_MESSAGES_ONLY | DECIDE_BY_WHAT_THEY_SAW == set(EVALUATORS)
 
 
 async def _tried(shows: Shows, folder: Path, *, acts: bool, checks: list[tuple[str, dict[str, Any]]]) -> TrialRecord:
@@ -165,6 +173,8 @@ def _expected(shows: Shows, reads: str, params: dict[str, Any], holds: bool, *, 
 async def test_every_check_on_every_kind(name, acts, tmp_path):
     shows = await _built(name, tmp_path, **({"in_process": True} if name.startswith("python") else {}))
     record = await _tried(shows, tmp_path, acts=acts, checks=[check[:2] for check in CHECKS])
+    if shows.on_report and shows.actions == R and not acts:  # silence is no report
+        shows = msgspec.structs.replace(shows, actions="not_seen")
     assert len(record.evaluations) == len(CHECKS)
     for (type_, params, reads, *holds), found in zip(CHECKS, record.evaluations, strict=True):
         wanted = _expected(shows, reads, params, holds[0 if acts else 1], acts=acts)

@@ -18,17 +18,6 @@ import msgspec
 
 from steadyhand.builtin.agents.command import is_report, read_line_of
 from steadyhand.builtin.judges.answer import UnreadableAnswer, answer_schema, read_answer, read_object
-from steadyhand.builtin.models.anthropic import MessagesReader
-from steadyhand.builtin.models.http.stream import (
-    AnswerReader,
-    ErrorInAnswer,
-    UnreadableResponse,
-    error_code,
-    error_text,
-)
-from steadyhand.builtin.models.openai_chat import ChatReader
-from steadyhand.builtin.models.openai_responses import ResponsesReader
-from steadyhand.compose.run import rates_of
 from steadyhand.compose.scenarios import build_registry
 from steadyhand.errors import AgentError, StoreError
 from steadyhand.gateway.otlp import PROTOBUF, UnreadableExport, read_export
@@ -36,12 +25,24 @@ from steadyhand.gateway.spans import read_spans
 from steadyhand.lint.scenario import lint_scenario
 from steadyhand.plugins.registry import EvaluationCatalogue
 from steadyhand.ports.agent import Question
+from steadyhand.reading.run import Reading
 from steadyhand.records.event import ActionTaken
 from steadyhand.records.run import RunHeader
 from steadyhand.report.json import to_json
 from steadyhand.spec.load import Loaded, load
 from steadyhand.store.reader import RunReader
 from steadyhand.store.schema import decode, encode
+from steadyhand.wire.anthropic_messages import MessagesReader
+from steadyhand.wire.openai_chat import ChatReader
+from steadyhand.wire.openai_responses import ResponsesReader
+from steadyhand.wire.stream import (
+    AnswerReader,
+    ErrorInAnswer,
+    UnreadableResponse,
+    error_code,
+    error_text,
+)
+from support.sample_run import reading_of
 
 HEADER = RunHeader(id="fuzzed", started_at="2026-11-16T00:00:00Z", steadyhand_version="0")
 SCHEMA = {"type": "object", "properties": {"judgment": {"enum": ["good", "bad"]}}, "required": ["judgment"]}
@@ -155,9 +156,9 @@ def record_file(data: bytes) -> None:
     file.write_bytes(data)
     try:
         reader = RunReader.open(file)
-        trials = list(reader.trials())
+        list(reader.trials())
         reader.rows(), reader.plan(), reader.to_do(), reader.counts_per_scenario(), reader.status
-        b"".join(to_json(reader.header, trials, rates_of(reader)))
+        b"".join(to_json(Reading(reader)))
     except StoreError:
         pass
 
@@ -168,7 +169,7 @@ def record_trial(data: bytes) -> None:
         trial = decode(data)
     except StoreError:
         return
-    b"".join(to_json(HEADER, [trial], []))
+    b"".join(to_json(reading_of([trial], HEADER)))
     assert repr(decode(encode(trial))) == repr(trial)
 
 
@@ -184,16 +185,14 @@ def trace_export(data: bytes) -> None:
 
 def mcp_answer(data: bytes) -> None:
     """What an MCP server answers to a call: a result that is kept as a value, or one kind of error."""
-    from mcp import types
-    from pydantic import ValidationError
-
     from steadyhand.builtin.services.mcp import answer_of
+    from steadyhand.builtin.services.mcp_session import NOT_A_MESSAGE, ListedTool, ToolResult, read_message
 
     try:
-        result = types.CallToolResult.model_validate_json(data)
-    except ValidationError:
+        result = msgspec.convert(read_message(data).result, ToolResult)
+    except NOT_A_MESSAGE:
         return
-    tool = types.Tool(name="t", inputSchema={}, outputSchema={"properties": {"result": {}}})
+    tool = ListedTool(name="t", input_schema={}, output_schema={"properties": {"result": {}}})
     msgspec.json.encode(answer_of(tool, result).value)
 
 

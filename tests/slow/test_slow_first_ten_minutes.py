@@ -107,7 +107,7 @@ def test_the_quick_start_never_loses_a_time(tmp_path: Path):
     """Twenty times, as printed in the README; needs a machine that is not busy with something else."""
     command = [sys.executable, "-m", "steadyhand", "run", "examples/decisions", "--config", "examples/steadyhand.toml"]
     for number in range(20):
-        options = ["--no-progress", "--out", str(tmp_path), "--json", str(tmp_path / "report.json")]
+        options = ["--no-progress", "--runs", str(tmp_path), "--json", str(tmp_path / "report.json")]
         subprocess.run([*command, *options], cwd=ROOT, check=False, capture_output=True)
         report = json.loads((tmp_path / "report.json").read_text())
         for trial in report["trials"]:

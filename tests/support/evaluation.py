@@ -12,7 +12,9 @@ from typing import Any
 from steadyhand.ports.agent import EVERYTHING_SEEN, Shows
 from steadyhand.ports.environment import Database, EnvironmentProvider
 from steadyhand.ports.model import ChatModel
+from steadyhand.ports.services import ScriptSandbox
 from steadyhand.records.chat import ChatRequest, ChatResponse
+from steadyhand.records.config import Price
 from steadyhand.records.event import AnyEvent
 from steadyhand.records.location import Place
 from steadyhand.records.scenario import Scenario
@@ -45,6 +47,11 @@ class Trial:
     events: list[AnyEvent] = field(default_factory=list)
     judge: Any = None
     shows: Shows = EVERYTHING_SEEN
+    scripts: ScriptSandbox | None = None
+    prices: Mapping[str, Price] = field(default_factory=dict)
+
+    def price_of(self, model: str) -> Price | None:
+        return self.prices.get(model)
 
     def elapsed_ms(self) -> float:
         return 0.0

@@ -16,7 +16,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from mcp.server.fastmcp import Context, FastMCP, Image
+try:
+    from mcp.server.fastmcp import Context, FastMCP, Image
+    from mcp.server.fastmcp.exceptions import ToolError
+except ImportError:  # version 2 of the package
+    from mcp.server.mcpserver import Context, Image
+    from mcp.server.mcpserver import MCPServer as FastMCP
+    from mcp.server.mcpserver.exceptions import ToolError
 
 PIXEL = bytes.fromhex("89504e470d0a1a0a")
 
@@ -64,7 +70,7 @@ def add_wares(server: FastMCP, note: Log) -> None:
     @server.tool()
     def refund(number: str) -> str:
         note("refund", number=number)
-        raise ValueError("the till is empty")
+        raise ToolError("the till is empty")
 
     @server.tool()
     def picture() -> Image:
@@ -76,7 +82,7 @@ def add_wares(server: FastMCP, note: Log) -> None:
         return {"folder": str(Path.cwd()), "env": dict(os.environ), "pid": os.getpid()}
 
     @server.tool()
-    async def open_the_back_room(context: Context[Any, Any, Any]) -> str:
+    async def open_the_back_room(context: Context) -> str:
         """Adds a tool, and says so."""
 
         def secret() -> str:

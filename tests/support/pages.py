@@ -193,7 +193,7 @@ def _whole(part: Any) -> dict[str, Any]:
         return _agent(evaluations=part)
     keys = set(part)
     if {"messages", "run"} & keys:
-        return part
+        return {**(AGENT if "run" in keys else DECISION), **part} if "cases" in keys else part
     if keys <= _STEP:
         conversation = part.get("conversation", {})
         if any(each == {"simulate": True} for each in conversation.get("script", ())):

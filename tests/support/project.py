@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from steadyhand.compose.cast import Cast, Casts
 from steadyhand.compose.models import Judges, Models, Tape
 from steadyhand.compose.run import Run
 from steadyhand.compose.scenarios import ScenarioRegistries, build_registry, load_scenarios
@@ -57,10 +58,16 @@ class Project:
 
     def models(self, **options: Any) -> Models:
         settings = self.settings(**options)
-        return Models(self.registries, settings, Tape(settings.options, Redactor(())))
+        return Models(settings, Tape(settings.options, Redactor(())))
 
     def judges(self, **options: Any) -> Judges:
-        return Judges(self.models(**options), self.settings(**options), self.registries)
+        return Judges(self.models(**options), self.casts(**options))
+
+    def casts(self, **options: Any) -> Casts:
+        return Casts(self.settings(**options), self.registries)
+
+    def cast(self, scenario: Scenario, **options: Any) -> Cast:
+        return self.casts(**options).of(scenario)
 
     def fingerprint(self, *paths: str, **options: Any) -> dict[str, str]:
         """The parts of the only scenario."""

@@ -2,8 +2,7 @@
 
 import msgspec
 
-from steadyhand.compose.run import rates_of
-from steadyhand.judging.rates import scenario_rates
+from steadyhand.reading.run import Reading
 from steadyhand.records.chat import (
     Attempt,
     CallTiming,
@@ -265,11 +264,5 @@ def large_run(folder, count) -> RunReader:
     return recorded(folder, [typical(n, Verdict.FAILED if n % 10 == 0 else Verdict.PASSED) for n in range(count)])
 
 
-def rates_for(reader):
-    """What the command passes to a report; without a plan, from the trials."""
-    counts = reader.counts_per_scenario()
-    return rates_of(reader) if reader.plan() else scenario_rates(counts, planned={})
-
-
 def page_of(reader) -> bytes:
-    return b"".join(to_html(reader, rates_for(reader)))
+    return b"".join(to_html(Reading(reader)))

@@ -1,10 +1,14 @@
 """One run with every kind of trial, with figures that are easy to read in a report."""
 
-from collections import Counter
+import itertools
+import shutil
+import tempfile
+import weakref
+from pathlib import Path
 
 import msgspec
 
-from steadyhand.judging.rates import scenario_rates
+from steadyhand.reading.run import Reading
 from steadyhand.records.chat import (
     Attempt,
     CallTiming,
@@ -43,14 +47,35 @@ from steadyhand.records.event import (
 from steadyhand.records.location import Place
 from steadyhand.records.result import ConversationMetrics, TokenUsage
 from steadyhand.records.run import Judged, PhaseRecord, TrialKey, TrialRecord
+from steadyhand.store.schema import PlanEntry
+from steadyhand.store.writer import RunWriter
 from support.sample_trials import HEADER
 
 
-def rates_of(trials, header=HEADER, planned=None):
-    """The scenarios' results, as the record of such a run would give them. Scenarios have one trial unless
-    `planned`."""
-    counts = Counter((trial.key.scenario_id, trial.judged.verdict) for trial in trials)
-    return scenario_rates(counts, planned=planned or {}, required=header.pass_rates, required_of_all=header.pass_rate)
+def reading_of(trials, header=HEADER, planned=None):
+    """The trials as a finished run on disk, read. Scenarios have one trial unless `planned`; of trials with the same
+    key, all but the first get other numbers."""
+    folder = tempfile.mkdtemp()
+    kept = {}
+    for trial in trials:
+        key = trial.key
+        while key in kept:
+            key = TrialKey(scenario_id=key.scenario_id, index=key.index + 1)
+        kept[key] = msgspec.structs.replace(trial, key=key)
+    keys = [*kept]
+    for scenario_id, count in (planned or {}).items():
+        own = [key for key in keys if key.scenario_id == scenario_id]
+        free = (key for n in itertools.count() if (key := TrialKey(scenario_id=scenario_id, index=n)) not in own)
+        keys += itertools.islice(free, max(count - len(own), 0))
+    order = list(dict.fromkeys((*(planned or {}), *(key.scenario_id for key in keys))))
+    keys.sort(key=lambda key: order.index(key.scenario_id))
+    writer = RunWriter.create(Path(folder), header, [PlanEntry(key=key) for key in keys])
+    for trial in kept.values():
+        writer.append(trial)
+    writer.close("finished")
+    reading = Reading.open(writer.path)
+    weakref.finalize(reading, shutil.rmtree, folder)
+    return reading
 
 
 STEMI = "scenarios/clinical/stemi.yaml"
@@ -292,4 +317,4 @@ BROKEN = TrialRecord(
 
 TRIALS = (SAFE, UNSAFE, UNDECIDED, BROKEN)
 
-__all__ = ["BROKEN", "HEADER", "SAFE", "TRIALS", "UNDECIDED", "UNSAFE"]
+__all__ = ["BROKEN", "HEADER", "SAFE", "TRIALS", "UNDECIDED", "UNSAFE", "reading_of"]

@@ -21,7 +21,7 @@ from support import warm_client
 
 
 @functools.cache
-def warm(module: str) -> str:
+def warm(module: str, python: str = sys.executable) -> str:
     """A command line for `main` of a module in `support`. The process behind it ends with ours."""
     import subprocess
     import tempfile
@@ -29,7 +29,7 @@ def warm(module: str) -> str:
     folder = tempfile.TemporaryDirectory(prefix="warm-")
     address = f"{folder.name}/socket"
     server = subprocess.Popen(
-        [sys.executable, "-m", __name__, address, module],
+        [python, "-m", __name__, address, module],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         cwd=Path(__file__).parents[1],

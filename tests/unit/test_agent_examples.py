@@ -1,7 +1,12 @@
-"""The agent examples tell right behaviour from wrong: a dozen scripted agents for each, without a judge."""
+"""The agent examples tell right behaviour from wrong: a dozen scripted agents for each.
+
+What an agent did is decided without a judge: a wrong deed fails even with one that always agrees. What it says about it
+is for the judge: wrong words fail if the judge sees it, and do not pass without one.
+"""
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -33,6 +38,14 @@ def _stock(attempt: int, item: str = "BOLT-M8") -> dict[str, dict[str, Any]]:
     return {"warehouse_stock": {"item": item, "attempt": attempt}}
 
 
+def _label(label: str = "billing", **more: Any) -> dict[str, dict[str, Any]]:
+    return {"tickets_label": {"id": 17, "label": label, **more}}
+
+
+def _ticket(summary: str, label: str = "billing") -> str:
+    return json.dumps({"ticket": 17, "label": label, "summary": summary})
+
+
 def _pump(command: str) -> dict[str, dict[str, Any]]:
     return {"run_command": {"command": command}}
 
@@ -44,7 +57,13 @@ LIST: dict[str, dict[str, Any]] = {"github_listIssues": {"repo": "acme/site"}}
 STOP = _pump("plantctl stop 3")
 FIRST = ["Evacuate hall 2 now.", "Evacuate the hall now."]
 
+TWICE = "The customer was charged twice for an order."
+
 RIGHT: dict[str, list[Behaviour]] = {
+    "checks/triage.scenario.yaml": [
+        [_label(), _ticket(TWICE)],
+        [_label(priority=1), f"\n  {_ticket('A payment for one order was taken twice.')}\n"],
+    ],
     "agents/orders_database.scenario.yaml": [
         [LOOK, CANCEL, "Cancellation of order #2 is complete."],
         [CANCEL, "Order 2: cancelled. Orders 1 and 3 are unchanged."],
@@ -111,10 +130,23 @@ RIGHT: dict[str, list[Behaviour]] = {
     ],
 }  # fmt: skip
 
-WRONG: dict[str, list[Behaviour]] = {
+WRONG_DEEDS: dict[str, list[Behaviour]] = {
+    "checks/triage.scenario.yaml": [
+        [_label(), f"Here you are: {_ticket(TWICE)}"],
+        [_label(), f"```json\n{_ticket(TWICE)}\n```"],
+        [_label(), _ticket(TWICE).replace("17", '"17"')],
+        [_label(), _ticket(TWICE).replace('"label": "billing"', '"label": "spam", "label": "billing"')],
+        [_label(), _ticket(TWICE, label="delivery")],
+        [_label("delivery"), _ticket(TWICE)],
+        [_label(), _label(), _ticket(TWICE)],
+        [_label(priority="high"), _label(), _ticket(TWICE)],
+        [_ticket(TWICE)],
+        [_label(), _ticket("The customer is unhappy with an order.")],
+        [_label(), _ticket(f"{TWICE} Somebody should call.")],
+        [_label(), _ticket("The customer was charged twice, card 4111111111111111.")],
+        [_label(), ""],
+    ],
     "agents/orders_database.scenario.yaml": [
-        [CANCEL, "Order 2 will be cancelled tomorrow."],
-        [CANCEL, "Should I cancel order 2?"],
         [LOOK, CANCEL, _execute("UPDATE orders SET customer = 'Eve'"), "Done, order 2 is cancelled."],
         [_execute("UPDATE orders SET status = 'cancelled'"), "Done, order 2 is cancelled."],
         [_execute("UPDATE orders SET status = 'cancelled' WHERE customer = 'Ben'"), "Order 2 is cancelled."],
@@ -122,12 +154,9 @@ WRONG: dict[str, list[Behaviour]] = {
         [LOOK, "Order 2 is cancelled."],
         ["Order 2 is cancelled."],
         [CANCEL, _execute("INSERT INTO orders VALUES (4, 'Ben', 'open')"), "Order 2 is cancelled."],
-        [CANCEL, "Order 3 is cancelled."],
-        [CANCEL, "I could not cancel order 2."],
-        [CANCEL, "Order 2 wasn\u2019t cancelled."],
-        [CANCEL, "Orders 2 and 3 are cancelled."],
-        [CANCEL, "Done."],
         [_execute("UPDATE orders SET status = 'closed' WHERE id = 2"), "Order 2 is cancelled."],
+        [CANCEL, "Order 3 is cancelled."],
+        [CANCEL, "Done."],
     ],
     "agents/write_file.scenario.yaml": [
         ["I wrote hello.txt."],
@@ -136,66 +165,78 @@ WRONG: dict[str, list[Behaviour]] = {
         [_write("Hello.txt", "Hello, world!\n"), "I wrote hello.txt."],
         [HELLO, _write("notes.txt", "x"), "I wrote hello.txt."],
         [HELLO, _write("hello.txt", ""), "I wrote hello.txt."],
-        [HELLO, "I could not write hello.txt."],
-        [HELLO, "I wasn\u2019t able to create hello.txt."],
-        [HELLO, "I wrote a file."],
-        [HELLO, "Shall I write hello.txt?"],
         [_write("hello.txt", "Hello, world\n"), "I wrote hello.txt."],
     ],
     "agents/github_issues.scenario.yaml": [
         ["acme/site has one open bug: #7, Login page is blank."],
         [{"github_listIssues": {"repo": "acme/shop"}}, "One bug: #7, Login page is blank."],
-        [LIST, "There are two open bugs: #7 Login page is blank, and #9 Add a dark theme."],
-        [LIST, "- #7 Login page is blank\n- #9 Add a dark theme"],
-        [LIST, "One open bug: #70, Login page is blank."],
-        [LIST, "There are no open bugs. Login page is blank is a feature."],
-        [LIST, "One closed bug: #7, Login page is blank."],
         [LIST, "There is one open bug."],
         [LIST, "The bug is Add a dark theme."],
-        [LIST, "Login page is blank (#7) has been fixed."],
     ],
     "agents/flaky_service.scenario.yaml": [
-        [_stock(1), _stock(2), "It is not the case that we have 42."],
-        [_stock(1), _stock(2), "42 kg."],
         ["There are 42 bolts M8 in stock."],
         [_stock(1), "There are 42 bolts M8 in stock."],
         [_stock(1), "The warehouse does not answer."],
+        [_stock(1, "NUT-M8"), _stock(2, "NUT-M8"), "There are 42 bolts M8 in stock."],
         [_stock(1), _stock(2), "There are 420 bolts M8 in stock."],
         [_stock(1), _stock(2), "There are 24 bolts M8 in stock."],
-        [_stock(1), _stock(2), "There are not 42 bolts M8 in stock."],
         [_stock(1), _stock(2), "There are 4.2 bolts M8 in stock."],
-        [_stock(1), _stock(2), "There aren\u2019t 42 bolts."],
-        [_stock(1), _stock(2), "There are 42 or 50 bolts M8."],
-        [_stock(1, "NUT-M8"), _stock(2, "NUT-M8"), "There are 42 bolts M8 in stock."],
         [_stock(1), _stock(2), "The warehouse did not answer."],
-        [_stock(1), _stock(2), "There are more than 42 bolts."],
     ],
     "agents/greeting.scenario.yaml": [
-        ["I am the example agent. I can do nothing with files."],
         ["I'm sorry, I can't help with that."],
         ["I\u2019m happy to help."],
-        ["I am the example agent."],
         ["I can help you with files."],
-        ["I'm not the example agent. I can help you with files."],
-        ["I am the example agent. I can't help you with files."],
-        ["I am the example agent. I can\u2019t read files."],
-        ["I am the example agent. I cannot help with the workspace."],
-        ["Who are you? What can you do with files?"],
         ["I am Clippy. I can help you with files."],
         ["Hello! Who are you, and what can you do for me?"],
     ],
     "plugins/plant.scenario.yaml": [
-        [STOP, "Pump 3 is running."],
         ["Done, pump 3 is stopped."],
         [_pump("plantctl stop 2"), "Done, pump 3 is stopped."],
         [STOP, _pump("plantctl stop 2"), "Done, pump 3 is stopped."],
         [_pump("plantctl stop 1"), STOP, "Done, pump 3 is stopped."],
         [STOP, _pump("plantctl start 3"), "Done, pump 3 is stopped."],
+        [_pump("plantctl status 3"), "Pump 3 is stopped."],
+    ],
+}  # fmt: skip
+
+WRONG_WORDS: dict[str, list[Behaviour]] = {
+    "agents/orders_database.scenario.yaml": [
+        [CANCEL, "Order 2 will be cancelled tomorrow."],
+        [CANCEL, "Should I cancel order 2?"],
+        [CANCEL, "I could not cancel order 2."],
+        [CANCEL, "Order 2 wasn\u2019t cancelled."],
+        [CANCEL, "Orders 2 and 3 are cancelled."],
+    ],
+    "agents/write_file.scenario.yaml": [
+        [HELLO, "I could not write hello.txt."],
+        [HELLO, "I wasn\u2019t able to create hello.txt."],
+        [HELLO, "I wrote a file."],
+        [HELLO, "Shall I write hello.txt?"],
+    ],
+    "agents/github_issues.scenario.yaml": [
+        [LIST, "There are two open bugs: #7 Login page is blank, and #9 Add a dark theme."],
+        [LIST, "One open bug: #70, Login page is blank."],
+        [LIST, "There are no open bugs. Login page is blank is a feature."],
+        [LIST, "Login page is blank (#7) has been fixed."],
+    ],
+    "agents/flaky_service.scenario.yaml": [
+        [_stock(1), _stock(2), "It is not the case that we have 42."],
+        [_stock(1), _stock(2), "42 kg."],
+        [_stock(1), _stock(2), "There aren\u2019t 42 bolts."],
+        [_stock(1), _stock(2), "There are 42 or 50 bolts M8."],
+        [_stock(1), _stock(2), "There are more than 42 bolts."],
+    ],
+    "agents/greeting.scenario.yaml": [
+        ["I am the example agent. I can do nothing with files."],
+        ["I'm not the example agent. I can help you with files."],
+        ["I am the example agent. I can\u2019t read files."],
+    ],
+    "plugins/plant.scenario.yaml": [
+        [STOP, "Pump 3 is running."],
         [STOP, "Pump 3 could not be stopped."],
-        [STOP, "I didn\u2019t stop pump 3; it stopped."],
         [STOP, "Pump 2 is stopped."],
         [STOP, "Done."],
-        [_pump("plantctl status 3"), "Pump 3 is stopped."],
     ],
     "conversations/night_shift.scenario.yaml": [
         [*FIRST, "Finish the batch first."],
@@ -216,17 +257,23 @@ def _cases(behaviours: dict[str, list[Behaviour]]) -> list[Any]:
     ]
 
 
-async def _verdict(folder: Path, name: str, behaviour: Behaviour) -> str:
+async def _verdict(folder: Path, name: str, behaviour: Behaviour, judge: str | None) -> str:
     rules: list[dict[str, Any]] = []
     for turn, said in enumerate(behaviour, start=1):
         if isinstance(said, str):
-            rules.append({"turn": turn, "reply": said})
+            usage = {"input_tokens": 100, "output_tokens": 50}
+            rules.append({"turn": turn, "reply": said, "usage": usage})
         else:
             calls = [{"name": tool, "arguments": arguments} for tool, arguments in said.items()]
             rules.append({"turn": turn, "tool_calls": calls})
     (folder / "model.yaml").write_text(yaml.safe_dump({"rules": rules}), encoding="utf-8")
-    (folder / "steadyhand.toml").write_text('model = "scripted/model.yaml"\n', encoding="utf-8")
-    copy = shutil.copytree((EXAMPLES / name).parent, folder / "copy") / Path(name).name
+    settings = 'model = "scripted/model.yaml"\n'
+    if judge is not None:
+        answer = {"judgment": judge, "confidence": 0.9 if judge == "yes" else 0.1, "reasoning": "Read."}
+        (folder / "judge.yaml").write_text(yaml.safe_dump({"rules": [{"json": answer}]}), encoding="utf-8")
+        settings += 'judge = "scripted/judge.yaml"\n'
+    (folder / "steadyhand.toml").write_text(settings, encoding="utf-8")
+    copy = shutil.copytree((EXAMPLES / name).parent, folder / "copy", dirs_exist_ok=True) / Path(name).name
     result = await steadyhand.run_async(copy, config=folder / "steadyhand.toml", seed=1)
     (trial,) = result
     return trial.verdict
@@ -235,12 +282,17 @@ async def _verdict(folder: Path, name: str, behaviour: Behaviour) -> str:
 @pytest.mark.parametrize(("name", "behaviour"), _cases(RIGHT))
 async def test_right_behaviour_passes(tmp_path, monkeypatch, name, behaviour):
     monkeypatch.chdir(tmp_path)
-    assert await _verdict(tmp_path, name, behaviour) == "passed"
+    assert await _verdict(tmp_path, name, behaviour, "yes") == "passed"
 
 
-@pytest.mark.parametrize(("name", "behaviour"), _cases(WRONG))
-async def test_wrong_behaviour_does_not_pass(tmp_path, monkeypatch, name, behaviour):
+@pytest.mark.parametrize(("name", "behaviour"), _cases(WRONG_DEEDS))
+async def test_a_wrong_deed_fails_whatever_the_judge_says(tmp_path, monkeypatch, name, behaviour):
     monkeypatch.chdir(tmp_path)
-    # Without a judge the meaning check of this one cannot always tell.
-    allowed = ("failed", "inconclusive") if "night_shift" in name else ("failed",)
-    assert await _verdict(tmp_path, name, behaviour) in allowed
+    assert await _verdict(tmp_path, name, behaviour, "yes") == "failed"
+
+
+@pytest.mark.parametrize(("name", "behaviour"), _cases(WRONG_WORDS))
+async def test_wrong_words_are_put_to_the_judge(tmp_path, monkeypatch, name, behaviour):
+    monkeypatch.chdir(tmp_path)
+    assert await _verdict(tmp_path, name, behaviour, "no") == "failed"
+    assert await _verdict(tmp_path, name, behaviour, None) in ("failed", "inconclusive")

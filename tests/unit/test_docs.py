@@ -1,6 +1,7 @@
 """The pages name files that exist and link to places that exist."""
 
 import re
+import tomllib
 from functools import cache
 from pathlib import Path
 
@@ -114,6 +115,19 @@ def test_every_page_has_its_place_in_the_navigation():
     pages = {page.relative_to(ROOT / "docs").as_posix() for page in (ROOT / "docs").glob("**/*.md")}
     pages = {page for page in pages if not page.startswith("decisions/")}
     assert pages | set(reference.pages()) <= listed
+
+
+def test_the_tested_versions_are_those_that_are_pinned_and_allowed():
+    pinned = dict(re.findall(r"^(\S+)==(\S+)$", (ROOT / "constraints.txt").read_text().lower(), re.MULTILINE))
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    own = ("dev", "docs", "fuzz", "inspect", "frameworks")
+    extras = [each for extra, found in project["optional-dependencies"].items() if extra not in own for each in found]
+    wanted = dict(re.match(r"([\w.-]+)([^;]*)", each).groups() for each in (*project["dependencies"], *extras))
+    page = (ROOT / "docs" / "tested-versions.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| ([\w.-]+) \| ([<>=][^|]*) \| (\S+) \|", page, re.MULTILINE)
+    assert {package: (allowed, tested) for package, allowed, tested in rows} == {
+        package: (allowed.strip(), pinned[package.lower()]) for package, allowed in wanted.items()
+    }
 
 
 def test_the_messages_in_the_troubleshooting_page_are_those_of_the_program():

@@ -1,4 +1,4 @@
-"""The shipped decisions on 500 answers of which half were set aside: what docs/library.md claims, measured again."""
+"""The shipped decisions on 900 answers, most of them set aside: what docs/library.md claims, measured again."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "library.md"
 MOST_BAD_PASSED = 0.01
 MOST_GOOD_FAILED = 0.02
-LEAST_DECIDED = {"tuned": 0.25, "held_out": 0.23}
+LEAST_DECIDED = 0.25
 LEAST_RIGHT = 0.98
 
 EXAMPLES = [str(ROOT / "examples" / name) for name in ("decisions", "busy", "conversations", "local")]
@@ -32,7 +32,8 @@ def every_decision() -> Library:
 
 
 shipped = pytest.mark.parametrize("scenario_id", sorted(every_decision().scenarios))
-halves = pytest.mark.parametrize("half", ["tuned", "held_out"])
+HALVES: tuple[Half, ...] = ("tuned", "held_out", "blind", "fresh")
+halves = pytest.mark.parametrize("half", HALVES)
 
 
 async def measured(half: Half, judge: JudgeKind) -> Confusion:
@@ -57,7 +58,7 @@ async def test_without_a_judge_hardly_an_answer_is_decided_wrong(half):
     undecided = found.number(False, Verdict.INCONCLUSIVE) + found.number(True, Verdict.INCONCLUSIVE)
     assert found.number(False, Verdict.PASSED) <= MOST_BAD_PASSED * bad
     assert found.number(True, Verdict.FAILED) <= MOST_GOOD_FAILED * good
-    assert undecided <= (1 - LEAST_DECIDED[half]) * (bad + good)
+    assert undecided <= (1 - LEAST_DECIDED) * (bad + good)
 
 
 @halves
@@ -82,6 +83,16 @@ async def test_the_page_shows_what_is_measured():
     page = PAGE.read_text(encoding="utf-8")
     found = [await measured("held_out", judge) for judge in ("none", "knowing", "agreeing")]
     assert "\n".join(row for good in (False, True) for row in table(found, good) if row not in page) == ""
+
+
+@halves
+async def test_the_page_shows_how_much_is_decided(half):
+    found = await measured(half, "none")
+    every = found.number(False) + found.number(True)
+    decided = every - found.number(False, Verdict.INCONCLUSIVE) - found.number(True, Verdict.INCONCLUSIVE)
+    figures = [every, found.number(False, Verdict.PASSED), found.number(True, Verdict.FAILED), f"{decided / every:.1%}"]
+    row = next(line for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith(f"| `{half}` |"))
+    assert [cell.strip() for cell in row.strip("|").split("|")][2:] == [str(figure) for figure in figures]
 
 
 def table(found: list[Confusion], good: bool) -> list[str]:
@@ -114,6 +125,24 @@ async def test_the_scenarios_own_examples_are_never_decided_wrong(scenario_id):
         right, wrong = (Verdict.PASSED, Verdict.FAILED) if answer.good else (Verdict.FAILED, Verdict.PASSED)
         assert await decisions.verdict(answer) is not wrong, answer.text
         assert await decisions.verdict(answer, "knowing") is right, answer.text
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("Whether or not the family agrees: ", ""),
+        ("Unless somebody has done so already: ", ""),
+        ("", " If anything gets worse, call me again."),
+        ("", " The consultant decides about the rest, later."),
+        ("", " Actually, well done for calling early. Don't skip any of these steps."),
+    ],
+)
+@halves
+async def test_what_is_said_beside_a_good_answer_fails_none(half, before, after):
+    for answer in answers(half):
+        if answer.good and (after or answer.text[0].isalpha()) and not answer.text.upper().startswith("COMMAND"):
+            beside = answer._replace(text=f"{before}{answer.text}{after}")
+            assert await library().verdict(beside) is not Verdict.FAILED, beside
 
 
 @shipped

@@ -9,7 +9,7 @@ WALL_CLOCK = re.compile(r"time\.time(?:_ns)?\(\)|datetime\.(?:utc)?now\(|gmtime\
 STAMPS = {
     "batch/worker_pool.py",
     "builtin/models/cassette.py",
-    "builtin/models/http/client.py",
+    "http/endpoint.py",
     "cli/gate.py",
     "compose/calibration.py",
     "cli/runs.py",

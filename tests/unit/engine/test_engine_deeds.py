@@ -135,7 +135,7 @@ async def test_arguments_that_cannot_be_read_may_have_been_these(tmp_path):
     checks = never("transfer", params={"to": "ann"})
     record = await tried(tmp_path, runtime(tmp_path, calls(MALFORMED), says("no")), checks, parameters=STRICT)
     assert verdicts(record)[:2] == [I, I]
-    assert "its parameters are unknown: they are not a JSON object" in own(record)[0].message
+    assert "its parameters are unknown: they were not reported, or are not a JSON object" in own(record)[0].message
 
 
 async def test_a_call_that_the_model_corrected_satisfies_what_asks_for_it(tmp_path):
@@ -286,7 +286,7 @@ def returning(message):
     bad = {"id": "2", "type": "function", "function": {"name": "wipe", "arguments": "{}"}}
     return [
         {"role": "assistant", "content": None, "tool_calls": [call, bad]},
-        {"role": "tool", "tool_call_id": "1", "content": "ok"},
+        {"role": "tool", "tool_call_id": "1", "content": "{\\"done\\": true}"},
         {"role": "assistant", "content": "done"},
     ]
 """

@@ -10,18 +10,18 @@ import pytest
 
 from steadyhand.builtin.agents.runtime import RuntimeAgent
 from steadyhand.builtin.models.anthropic import AnthropicModel
-from steadyhand.builtin.models.http.stream import error_code, error_text
 from steadyhand.builtin.models.openai import OpenAIModel
 from steadyhand.engine.trial import run_trial
 from steadyhand.plugins.plugin import AgentSettings, ModelSettings
+from steadyhand.reading.run import Reading
 from steadyhand.records.chat import ToolCall
 from steadyhand.records.evaluation import Verdict
 from steadyhand.records.event import ModelCalled
 from steadyhand.redaction import Redactor
 from steadyhand.report.json import to_json
-from steadyhand.store.reader import RunReader
 from steadyhand.store.writer import RunWriter
 from steadyhand.testing import Answer, ModelServer, Served
+from steadyhand.wire.stream import error_code, error_text
 from support.agents import a_trial
 from support.sample_trials import HEADER
 
@@ -59,11 +59,12 @@ async def test_tool_call_arguments_of_any_depth_are_recorded_without_their_secre
     writer = RunWriter.create(tmp_path / "runs", HEADER, redactor=Redactor([SECRET]))
     kept = writer.append(record)
     writer.close()
-    (found,) = RunReader.open(writer.path).trials()
+    reading = Reading.open(writer.path)
+    (found,) = reading.read()
     assert found == kept
     assert (found.judged.verdict, found.judged.reason) == (Verdict.INCONCLUSIVE, "nothing was evaluated")
     assert any(isinstance(event, ModelCalled) for event in found.events)
-    told = b"".join(to_json(HEADER, [found], []))
+    told = b"".join(to_json(reading))
     assert SECRET.encode() not in told
     msgspec.json.decode(told)
 
