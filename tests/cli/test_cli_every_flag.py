@@ -209,6 +209,10 @@ def ended(folder: Shell, name: str, line: list[str]) -> Ended:
     return Ended(0 if serving.returncode == 130 else serving.returncode, out, err)
 
 
+FORMER = ("run", "resume", "merge", "rejudge", "mutate", "runs", "show", "report", "compare", "gate")
+"""Commands in which --out was the folder for run records."""
+
+
 @pytest.mark.parametrize("name", [name for name, options in OPTIONS.items() if options])
 def test_every_option_is_taken(folder, name):
     for option in OPTIONS[name]:
@@ -219,3 +223,24 @@ def test_every_option_is_taken(folder, name):
         told = f"steadyhand {shlex.join(line)}: {found}"
         assert not BUG.search(found.err), told
         assert (found.code == 2 and refused in found.err) if refused else (found.code in (0, 1, 3)), told
+
+
+def test_the_former_name_of_the_folder_for_run_records_is_taken_but_not_shown(folder):
+    ran = folder("run", "help.yaml", "--out", "former")
+    assert (ran.code, len(list((folder.folder / "former").glob("*.sqlite")))) == (0, 1), ran
+    assert [folder("runs", flag, "former").out.count("passed") for flag in ("--runs", "--out")] == [1, 1]
+    twice = folder("runs", "--runs", "former", "--out", "other")
+    assert (twice.code, "--runs takes one value, found 2: 'former', 'other'" in twice.err) == (2, True)
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_the_former_name_is_taken_only_where_it_can_mean_nothing_else(name):
+    command = click.Command(name, params=list(OPTIONS[name]))
+    ctx = click.Context(command)
+    own = any("--out" in each.opts for each in command.params)
+    if name in FORMER or own:
+        command.make_parser(ctx).parse_args(["--out", "x"])
+    else:
+        with pytest.raises(click.NoSuchOption):
+            command.make_parser(ctx).parse_args(["--out", "x"])
+    assert ("--out " in command.get_help(ctx)) == own

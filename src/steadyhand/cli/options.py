@@ -39,11 +39,22 @@ class _Named(click.Path):
 
 
 class Grouped(click.Option):
-    """An option that stands in a group, where the help has groups."""
+    """An option that stands in a group, where the help has groups.
 
-    def __init__(self, *args: Any, heading: str = "", **options: Any) -> None:
+    `former_flag` is accepted too, unless it could mean another option of the command; help and messages do not show it.
+    """
+
+    def __init__(self, *args: Any, heading: str = "", former_flag: str = "", **options: Any) -> None:
         super().__init__(*args, **options)
         self.heading: str = heading
+        self.former_flag: str = former_flag
+
+    def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
+        super().add_to_parser(parser, ctx)
+        others = {flag for each in ctx.command.params for flag in each.opts}
+        if self.former_flag and others.isdisjoint({self.former_flag, f"{self.former_flag}-dir"}):
+            action = "append" if self.multiple else "store"
+            parser.add_option(self, [self.former_flag], dest=self.name, action=action)
 
 
 FOLDER = _Named(path_type=Path, file_okay=False)
@@ -173,6 +184,7 @@ def _made(option: Option, field: msgspec.structs.FieldInfo, value: dict[str, Any
         field.name,
         cls=Grouped,
         heading=option.heading,
+        former_flag=option.former_flag,
         help=_help(option, command),
         metavar=option.metavar,
         **({"default": field.default} if isinstance(field.default, str) else {}),

@@ -113,10 +113,10 @@ Repeating = Literal["rejudge", "failed_of", "copy"]
 class Option(Record):
     """What the field of an option declares. Everything else that has to know is derived from it.
 
-    `flag` is empty if no command takes it. `help` is for the `commands` that take it, unless `elsewhere` has another
-    text for one of them, and `heading` the group that it stands in. `default` is used if neither the command line nor
-    the configuration says anything; `told` is what to say of it if it is no plain value, None for nothing. `opens` is
-    what kind of path the value is.
+    `flag` is empty if no command takes it; `former_flag` is also taken, not shown. `help` is for the `commands`
+    that take it, unless `elsewhere` has another text for one of them, and `heading` the group that it stands in.
+    `default` is used if neither the command line nor the configuration says anything; `told` is what to say of it if it
+    is no plain value, None for nothing. `opens` is what kind of path the value is.
 
     A run that is repeated keeps its options. `ends_with` names what does without this one: a rejudgement, a rerun of
     what did not pass, or a copy of the project on another machine. `varies` is whether it may differ between the shards
@@ -125,6 +125,7 @@ class Option(Record):
     """
 
     flag: str = ""
+    former_flag: str = ""
     help: str = ""
     heading: str = ""
     commands: tuple[str, ...] = ("run",)
@@ -306,7 +307,7 @@ class RunOptions(Record):
         told="nodes use their own environment", ends_with=("rejudge", "copy"), guarded="always")] = ()
     out: Annotated[Path | None, _OUTPUT("--runs", "Folder for run records.",
         commands=(*_RUNNING, *_READING, *_LABELLING, "resume", "mutate", "merge"), default=Path(".steadyhand/runs"),
-        opens="folder", ends_with=("copy",), varies=True)] = None
+        former_flag="--out", opens="folder", ends_with=("copy",), varies=True)] = None
     otlp_port: Annotated[Annotated[int, Meta(ge=1, le=65535)] | None, _OUTPUT("--otlp-port",
         "Receive spans from services that are already running, as OTLP over HTTP on this loopback port.")] = None
     ignore_config: bool = False
