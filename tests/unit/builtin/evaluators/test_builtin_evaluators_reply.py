@@ -78,7 +78,7 @@ SCHEMA = {"type": "object", "required": ["id"], "properties": {"id": {"type": "i
         ({"type": "json_schema", "schema": {"type": "number"}}, "1e400", NEITHER),
         ({"type": "json_schema", "schema": {"multipleOf": 0.5}}, "2.5", P),
         ({"type": "json_schema", "schema": {}}, "no", NEITHER),
-        ({"type": "json_schema", "schema": {"pattern": "^(a+)+$"}}, '"' + "a" * 5000 + '!"', U),
+        ({"type": "json_schema", "schema": {"pattern": "^(a|a)+$"}}, '"' + "a" * 50 + '!"', U),
         (path(path="$.a", equals=1), '{"a": 1.0}', P),
         (path(path="$.a", equals=1), '{"a": true}', F),
         (path(path="$.a", equals="DELETE"), '{"a": "KEEP"}', F),
