@@ -75,6 +75,10 @@ DAMAGES = {
     "the seal is missing": ("DELETE FROM seal",),
     "the run was interrupted": ("DELETE FROM trial WHERE position = 3", "UPDATE run SET status = 'interrupted'"),
     "the header is damaged": ("UPDATE run SET header = '{'",),
+    "the header says something else": ("UPDATE run SET header = replace(header, '\"seed\":', '\"seed\": ')",),
+    "the dictionary of its trials is another": ("UPDATE run SET dictionary = zeroblob(100)",),
+    "the dictionary lost a byte": ("UPDATE run SET dictionary = substr(dictionary, 2)",),
+    "the plan says something else": ("UPDATE plan SET seed = seed + 1 WHERE position = 3",),
 }
 
 

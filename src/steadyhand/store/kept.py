@@ -13,9 +13,7 @@ from steadyhand.errors import StoreError
 from steadyhand.store.schema import KEPT, RunLock, compress, connect, decompress
 from steadyhand.store.seal import read_seal
 
-_FITTING = """
-SELECT body FROM kept, seal WHERE name=? AND kept.trials=seal.trials AND kept.checksum=seal.checksum
-"""
+_FITTING = "SELECT body FROM kept NATURAL JOIN seal WHERE name=?"
 
 
 def read_kept(connection: sqlite3.Connection, name: str) -> bytes | None:
@@ -41,7 +39,9 @@ def write_kept(path: Path, found: Mapping[str, bytes]) -> None:
                 connection.execute(KEPT.replace("TABLE", "TABLE IF NOT EXISTS", 1))
                 connection.execute("DELETE FROM kept")
                 rows = ((name, *seal, compress(data, b"")) for name, data in found.items())
-                connection.executemany("INSERT INTO kept (name, trials, checksum, body) VALUES (?, ?, ?, ?)", rows)
+                connection.executemany(
+                    "INSERT INTO kept (name, trials, checksum, run, body) VALUES (?, ?, ?, ?, ?)", rows
+                )
             connection.execute("COMMIT")
         finally:
             connection.close()

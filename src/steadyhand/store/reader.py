@@ -113,11 +113,11 @@ class RunReader:
             missing = f"{expected - found} of its {expected} trials are missing"
             return missing if finished else f"{missing}; the run is not finished"
         if sealed is not None and not self.as_sealed():
-            return "its trials are not those that were written: checksum mismatch"
+            return "it is not as it was written: checksum mismatch"
         return None if finished else "the run is not finished"
 
     def as_sealed(self) -> bool:
-        """Whether the trials are those that were written, byte for byte. Reads all of them, the first time."""
+        """Whether the record is as it was written, byte for byte. Reads all of it, the first time."""
         if self._sealed is None:
             with reading(self.path) as connection:
                 connection.execute("BEGIN")  # a running trial's seal and row are of one moment

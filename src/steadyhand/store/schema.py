@@ -67,6 +67,7 @@ CREATE TABLE kept (
   name TEXT PRIMARY KEY,
   trials INTEGER NOT NULL,
   checksum INTEGER NOT NULL,
+  run INTEGER NOT NULL,
   body BLOB NOT NULL
 );
 """
@@ -99,7 +100,6 @@ def begin_tables(connection: sqlite3.Connection) -> None:
     connection.execute("PRAGMA synchronous=NORMAL")
     head = f"BEGIN IMMEDIATE; PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version={FORMAT_VERSION};"
     connection.executescript(f"{head} {_TABLES}{_SOURCES}{seal.TABLE}")
-    seal.put_seal(connection, seal.Seal())
 
 
 def connect(path: Path, *, mode: Literal["ro", "rw", "rwc"]) -> sqlite3.Connection:

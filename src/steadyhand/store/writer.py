@@ -33,7 +33,7 @@ from steadyhand.store.schema import (
     write_plan,
     write_sources,
 )
-from steadyhand.store.seal import COLUMNS, Seal, put_seal, read_seal, seal_of, write_seal
+from steadyhand.store.seal import COLUMNS, Seal, SealedRun, put_seal, read_seal, seal_of, write_seal
 
 _PLANNED = """
 SELECT scenario_id, min(idx), min(position), count(*), max(idx) - min(idx) + 1, count(DISTINCT position - idx) FROM plan
@@ -87,9 +87,9 @@ class RunWriter:
         self._connection: sqlite3.Connection = connection
         self._lock: RunLock = lock
         self._positions: Positions = Positions(connection)
-        self._dictionary: bytes = connection.execute("SELECT dictionary FROM run").fetchone()[0]
+        self._run: SealedRun = SealedRun.read(connection)
+        self._dictionary: bytes = self._run.dictionary
         self._dictionary_id: int | None = None
-        self._written_dictionary: bytes = self._dictionary
         self._seal: Seal = read_seal(connection) or Seal()
         self._waiting: deque[_Row] = deque()
         self._bell: queue.SimpleQueue[None] = queue.SimpleQueue()
@@ -141,6 +141,7 @@ class RunWriter:
             connection.execute("INSERT INTO run (id, header, status) VALUES (?, ?, 'running')", (header.id, text))
             write_plan(connection, plan)
             write_sources(connection, {file: redactor.text(text) for file, text in (sources or {}).items()})
+            put_seal(connection, seal_of(connection))
             connection.execute("COMMIT")
             return cls(path, connection, lock, redactor)
         except (sqlite3.Error, ValueError, TypeError) as error:
@@ -164,7 +165,6 @@ class RunWriter:
             recognise(connection, path)
             connection.execute("PRAGMA journal_mode=WAL")
             connection.execute("PRAGMA synchronous=NORMAL")
-            connection.execute("UPDATE run SET status='running'")
             _give_up_unreadable(connection, path)
             return cls(path, connection, lock, redactor or Redactor())
         except (sqlite3.Error, StoreError, ValueError, TypeError) as error:
@@ -259,11 +259,7 @@ class RunWriter:
         self._thread.join()
         try:
             if self._failure is None:
-                if header is not None:
-                    recorded = self._connection.execute("SELECT count(*) FROM trial").fetchone()[0]
-                    header = msgspec.structs.replace(header, recorded=recorded)
-                    self._connection.execute("UPDATE run SET header=?", (_header_text(header, self._redactor),))
-                self._connection.execute("UPDATE run SET status=?", (status,))
+                self._end(status, header)
                 self._tidy_up()
         except sqlite3.Error as error:
             self._failure = self._cannot_write(error)
@@ -272,6 +268,17 @@ class RunWriter:
             self._lock.release()
         if self._failure is not None:
             raise self._failure
+
+    def _end(self, status: RunStatus, header: RunHeader | None) -> None:
+        text = self._run.header
+        if header is not None:
+            recorded = self._connection.execute("SELECT count(*) FROM trial").fetchone()[0]
+            text = _header_text(msgspec.structs.replace(header, recorded=recorded), self._redactor)
+        ended = self._run._replace(header=text, status=status)
+        self._connection.execute("BEGIN IMMEDIATE")
+        self._connection.execute("UPDATE run SET header=?, status=?", (text, status))
+        write_seal(self._connection, self._seal._replace(run=ended.checksum))
+        self._connection.execute("COMMIT")
 
     def _tidy_up(self) -> None:
         """Leave a single file, which opens even in a read-only folder; while somebody reads it, the journal stays."""
@@ -326,11 +333,13 @@ class RunWriter:
         return None
 
     def _commit(self, rows: list[_Row]) -> None:
-        seal = self._seal
+        seal, run = self._seal, self._run
         self._connection.execute("BEGIN IMMEDIATE")
         try:
-            if self._written_dictionary != self._dictionary:
-                self._connection.execute("UPDATE run SET dictionary=?", (self._dictionary,))
+            if run.dictionary != self._dictionary:
+                run = run._replace(dictionary=self._dictionary)
+                self._connection.execute("UPDATE run SET dictionary=?", (run.dictionary,))
+                seal = seal._replace(run=run.checksum)
             new = [row for row in rows if not row.replaces]
             for at in range(0, len(new), _ROWS_AT_ONCE):
                 self._insert(new[at : at + _ROWS_AT_ONCE])
@@ -341,8 +350,7 @@ class RunWriter:
                 seal = seal.plus(row.values)
             write_seal(self._connection, seal)
             self._connection.execute("COMMIT")
-            self._seal = seal
-            self._written_dictionary = self._dictionary
+            self._seal, self._run = seal, run
         except BaseException:
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
@@ -374,17 +382,23 @@ class RunWriter:
 
 def _give_up_unreadable(connection: sqlite3.Connection, path: Path) -> None:
     """A trial that cannot be read back is an error, which may be rerun, whatever its row says. The rest is sealed
-    again."""
+    again, unless the damage is to what no trial shows."""
     reader = RunReader.open(path)
-    if reader.as_sealed():
-        return
-    unreadable = reader.unreadable()
+    sealed = read_seal(connection)
+    if sealed is not None and sealed.run != SealedRun.read(connection).checksum:
+        raise DamagedRecord(
+            f"the run record {path} cannot be continued: its header, its plan or its dictionary is not as it was "
+            "written (checksum mismatch); see what `steadyhand show` can read, and start a new run"
+        )
+    whole = reader.as_sealed()
     connection.execute("BEGIN IMMEDIATE")
-    for key in unreadable:
+    for key in () if whole else reader.unreadable():
         connection.execute(
             "UPDATE trial SET verdict='error', outcome=NULL WHERE scenario_id=? AND idx=?", (key.scenario_id, key.index)
         )
-    put_seal(connection, seal_of(connection))
+    connection.execute("UPDATE run SET status='running'")
+    run = SealedRun.read(connection).checksum
+    put_seal(connection, sealed._replace(run=run) if whole and sealed is not None else seal_of(connection))
     connection.execute("COMMIT")
 
 

@@ -55,6 +55,7 @@ DAMAGES = {
     "a damaged page": "UPDATE trial SET body = zeroblob(100) WHERE position = 3",
     "a deleted row": "DELETE FROM trial WHERE position = 3",
     "another verdict": "UPDATE trial SET verdict = 'failed' WHERE position = 3",
+    "another dictionary": "UPDATE run SET dictionary = zeroblob(100)",
 }
 
 

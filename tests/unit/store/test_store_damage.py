@@ -12,7 +12,7 @@ import pytest
 from steadyhand.errors import StoreError
 from steadyhand.records.evaluation import Verdict
 from steadyhand.store.reader import RunReader
-from steadyhand.store.schema import never_begun
+from steadyhand.store.schema import PlanEntry, never_begun
 from steadyhand.store.writer import RunWriter
 from support.sample_trials import HEADER, typical
 
@@ -309,10 +309,37 @@ def test_a_verdict_that_was_changed_is_found_and_the_trial_run_again(record):
 
 def test_a_seal_of_other_trials_is_found_until_the_record_is_opened_to_be_continued(record):
     found = flaw_after(record, "UPDATE seal SET checksum=checksum-1")
-    assert found == "its trials are not those that were written: checksum mismatch"
+    assert found == "it is not as it was written: checksum mismatch"
     assert list(RunReader.open(record).trials()) == [typical(index) for index in range(200)]
     RunWriter.open(record).close()
     assert RunReader.open(record).flaw() is None
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE run SET header=replace(header, HEADER_ID, 'another')",
+        "UPDATE run SET dictionary=zeroblob(100)",
+        "UPDATE run SET status='interrupted'",
+        "UPDATE run SET id='another'",
+        "INSERT INTO plan VALUES (1, 's', 0, 0, '')",
+    ],
+)
+def test_what_a_verdict_rests_on_besides_the_trials_is_sealed_and_not_sealed_again(record, statement):
+    assert flaw_after(record, statement.replace("HEADER_ID", f"'{HEADER.id}'")) is not None
+    with pytest.raises(StoreError, match="cannot be continued"):
+        RunWriter.open(record)
+    assert RunReader.open(record).flaw() is not None
+
+
+def test_a_killed_run_does_not_become_a_finished_one(tmp_path):
+    writer = RunWriter.create(tmp_path, HEADER, [PlanEntry(key=typical(index).key) for index in range(3)])
+    writer.append(typical(0))
+    writer.append(typical(1))
+    writer.flush()
+    change(writer.path, "DELETE FROM plan WHERE position=3", "UPDATE run SET status='finished'")
+    assert RunReader.open(writer.path).flaw() == "it is not as it was written: checksum mismatch"
+    writer.close()
 
 
 def test_trials_lost_while_the_writer_went_on_are_missing(tmp_path):
