@@ -8,11 +8,19 @@ from typing import Annotated, Any, Literal, Self, Union, cast, get_args, get_ori
 import msgspec
 from msgspec import Meta
 
-from steadyhand.records.base import Record
+from steadyhand.records.base import Record, doc
 from steadyhand.records.isolation import IsolationChoice
 
+REASONING_TAGS = (
+    "Marks around a model's thoughts at the start of an answer: names of tags, `harmony`, pairs such as "
+    "`[THINK] [/THINK]`, or `none`. Default: the marks that models are known to use"
+)
+Name = Annotated[str, Meta(min_length=1)]
 Count = Annotated[int, Meta(ge=1)]
 Amount = Annotated[float, Meta(gt=0)]
+_Price = Annotated[float, Meta(ge=0)]
+_Share = Annotated[float, Meta(ge=0, le=1)]
+_Kappa = Annotated[float, Meta(ge=-1, le=1)]
 
 
 class ProviderConfig(Record):
@@ -21,10 +29,10 @@ class ProviderConfig(Record):
     `type` is the provider whose API it uses, if the user chose its name.
     """
 
-    type: str | None = None
-    requests_per_minute: float | None = None
-    tokens_per_minute: float | None = None
-    reasoning_tags: tuple[str, ...] | None = None
+    type: Annotated[Name | None, doc("For a custom provider: the interface it uses. Default: openai")] = None
+    requests_per_minute: Annotated[Amount | None, doc("Maximum number of requests per minute")] = None
+    tokens_per_minute: Annotated[Amount | None, doc("Maximum number of tokens per minute")] = None
+    reasoning_tags: Annotated[tuple[str, ...] | None, doc(REASONING_TAGS)] = None
     options: dict[str, Any] = {}
 
     @property
@@ -45,68 +53,80 @@ class PluginConfig(Record):
     config: dict[str, Any] = {}
 
 
+# fmt: off
+# Formatted as a table, as the options below.
 class Price(Record):
-    """Per million tokens."""
+    """Price per million tokens."""
 
-    input: float
-    output: float
+    input: Annotated[_Price, doc("Price of a million input tokens")]
+    output: Annotated[_Price, doc("Price of a million output tokens")]
 
 
 class CalibrationConfig(Record):
-    """Whether a judge has to be calibrated before it decides, and how good it must be. None means no threshold."""
+    """Whether a judge must be calibrated before it decides, and how good it must be."""
 
-    required: bool = False
-    file: str | None = None
-    min_labels: int = 20
-    min_kappa: float | None = 0.6
-    max_false_pass: float | None = 0.1
-    max_false_fail: float | None = None
+    required: Annotated[bool,
+        doc("If true, the checks of a judge without a good enough calibration are inconclusive")] = False
+    file: Annotated[Name | None, doc("Where calibrations are kept. Default: calibration.json")] = None
+    min_labels: Annotated[Count, doc("Minimum number of labels for a calibration")] = 20
+    min_kappa: Annotated[_Kappa | None, doc("Minimum agreement with people's labels (Cohen's kappa)")] = 0.6
+    max_false_pass: Annotated[_Share | None, doc("Maximum share of bad answers that the judge may pass")] = 0.1
+    max_false_fail: Annotated[_Share | None, doc("Maximum share of good answers that the judge may fail")] = None
 
 
 class Config(Record):
     """The configuration. None means not set. `folder` is the folder of `file`, and paths are relative to it.
 
-    `agents`, `environments`, `judges` and `users` hold the options of parts, by kind, and `services` by name.
-    `reasoning_tags` are those of agents, by kind.
+    The file has a key for each field that is described here, or in `RunOptions` as the option that overrides it.
+    `reasoning_tags` are those of `agents`, by kind.
     """
 
     folder: Path
     file: Path | None = None
-    model: str | None = None
-    judge: str | None = None
-    user_model: str | None = None
-    agent: str | None = None
-    environment: str | None = None
-    env_file: str | None = None
-    out: str | None = None
-    seed: int | None = None
+    model: Annotated[Name | None, doc("Model under test, provider/model")] = None
+    judge: Annotated[Name | None, doc("Model that judges, provider/model")] = None
+    user_model: Annotated[Name | None, doc("Model that plays the user, provider/model")] = None
+    agent: Annotated[Name | None,
+        doc("Agent under test, for scenarios that name none, such as python:package.module:name")] = None
+    environment: Annotated[Name | None, doc("For scenarios that name none. Default: local")] = None
+    env_file: Annotated[Name | None,
+        doc("File with environment variables for runs, such as .env. Without it, none is read")] = None
+    out: Annotated[Name | None, doc("Folder of run records")] = None
+    seed: Annotated[int | None, doc("Random seed. Default: a new one for each run")] = None
     concurrency: int | None = None
     timeout_s: float | None = None
     retries: int | None = None
     wait_limit_s: float | None = None
     stall_limit_s: float | None = None
-    rubrics: str | None = None
+    rubrics: Annotated[Name | None, doc("Folder of rubrics")] = None
     sandbox: bool | None = None
-    isolation: IsolationChoice | None = None
-    agent_can_read: tuple[str, ...] = ()
+    isolation: Annotated[IsolationChoice | None,
+        doc("What keeps agents that Steadyhand starts from what they are judged by. Default: auto, the best that this "
+            "machine can do")] = None
+    agent_can_read: Annotated[tuple[Name, ...],
+        doc("Files and folders that agents may read although trials are judged by them")] = ()
     allow_commands: bool | None = None
     strict_judge: bool | None = None
-    votes: int | None = None
-    judge_kind: str | None = None
-    user_kind: str | None = None
-    plugins: tuple[PluginConfig, ...] = ()
-    models: dict[str, str] = {}
-    providers: dict[str, ProviderConfig] = {}
-    agents: dict[str, dict[str, Any]] = {}
+    votes: Annotated[Count | None,
+        doc("Number of times a judge is asked about each check; the majority decides")] = None
+    judge_kind: Annotated[Name | None, doc("A plugin's kind of judge. Default: llm")] = None
+    user_kind: Annotated[Name | None, doc("A plugin's kind of simulated user. Default: llm")] = None
+    plugins: Annotated[tuple[PluginConfig, ...], doc("Plugins of the project; files are relative to this one")] = ()
+    models: Annotated[dict[str, Name], doc("Aliases, such as TEXT_SMALL, to provider/model")] = {}
+    providers: Annotated[dict[str, ProviderConfig], doc("How to reach model providers, by name")] = {}
+    agents: Annotated[dict[str, dict[str, Any]], doc("Options of agents, by kind")] = {}
+    environments: Annotated[dict[str, dict[str, Any]], doc("Options of environments, by type")] = {}
+    services: Annotated[dict[str, dict[str, Any]],
+        doc("Options of the real services that scenarios name in `setup.services`, by name")] = {}
+    judges: Annotated[dict[str, dict[str, Any]], doc("Options of judges, by kind")] = {}
+    users: Annotated[dict[str, dict[str, Any]], doc("Options of simulated users, by kind")] = {}
+    prices: Annotated[dict[str, Price], doc("By provider/model")] = {}
+    calibration: Annotated[CalibrationConfig,
+        doc("Whether a judge must be calibrated before it decides, and how well")] = CalibrationConfig()
     reasoning_tags: dict[str, tuple[str, ...]] = {}
-    environments: dict[str, dict[str, Any]] = {}
-    services: dict[str, dict[str, Any]] = {}
-    judges: dict[str, dict[str, Any]] = {}
-    users: dict[str, dict[str, Any]] = {}
-    prices: dict[str, Price] = {}
-    calibration: CalibrationConfig = CalibrationConfig()
 
 
+# fmt: on
 Repeating = Literal["rejudge", "failed_of", "copy"]
 
 

@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, GetJsonSchemaHandler, model_validator
 from pydantic_core import CoreSchema
 
+from steadyhand.records.config import REASONING_TAGS
 from steadyhand.spec.quoting import CHECK, DATA, FIXED, PROSE, Written
 from steadyhand.spec.validation import (
-    REASONING_TAGS,
     FreeForm,
     Milliseconds,
     Name,

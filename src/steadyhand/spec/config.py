@@ -8,13 +8,16 @@ import stat
 import tomllib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, cast
+from types import UnionType
+from typing import Annotated, Any, ClassVar, Union, cast, get_args, get_origin
 
-from pydantic import ConfigDict, Field
+import msgspec
+from pydantic import ConfigDict, Field, create_model
 
 from steadyhand.errors import FileError
-from steadyhand.language.thoughts import tags_of
+from steadyhand.records.base import Record
 from steadyhand.records.config import (
+    REASONING_TAGS,
     CalibrationConfig,
     Config,
     PluginConfig,
@@ -24,17 +27,13 @@ from steadyhand.records.config import (
     bounds_of,
     declared_by,
 )
-from steadyhand.records.isolation import IsolationChoice
 from steadyhand.records.location import Place, Problem
 from steadyhand.records.scenario import Scenario
 from steadyhand.spec.agent_shapes import PluginShape
 from steadyhand.spec.discovery import show_file
 from steadyhand.spec.validation import (
-    REASONING_TAGS,
     FieldPath,
     Findings,
-    FreeForm,
-    Name,
     ReasoningTags,
     Shape,
     describe,
@@ -54,123 +53,76 @@ _KINDS = (
     (stat.S_ISBLK, "a device"),
 )
 _LINE_OF_ERROR = re.compile(r"(.*?) \(at line (\d+), column (\d+)\)", re.DOTALL)
+_BOUNDS = ("ge", "gt", "le", "lt", "min_length")
 
 
-class ProviderShape(Shape):
-    """How to reach a model provider. Any other key is an option of the provider."""
-
+class _Open(Shape):
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="allow")
 
-    type: Name | None = Field(default=None, description="For a custom provider: the interface it uses. Default: openai")
-    requests_per_minute: float | None = Field(default=None, gt=0, description="Maximum number of requests per minute")
-    tokens_per_minute: float | None = Field(default=None, gt=0, description="Maximum number of tokens per minute")
-    reasoning_tags: ReasoningTags | None = Field(default=None, description=REASONING_TAGS)
 
-
-class AgentTableShape(Shape):
+class AgentTableShape(_Open):
     """Options of a kind of agent. Any other key is an option of the agent."""
 
-    model_config: ClassVar[ConfigDict] = ConfigDict(extra="allow")
-
     reasoning_tags: ReasoningTags | None = Field(default=None, description=REASONING_TAGS)
 
 
-class PriceShape(Shape):
-    """Price per million tokens."""
+def _shape_of(
+    record: type[Record], name: str, words: str = "", base: type[Shape] = Shape, **written: Any
+) -> type[Shape]:
+    """What a file may say of the fields that the record describes, or that an option of a run with their name does.
 
-    input: float = Field(ge=0, description="Price of a million input tokens")
-    output: float = Field(ge=0, description="Price of a million output tokens")
-
-
-class CalibrationShape(Shape):
-    """Whether a judge must be calibrated before it decides, and how good it must be."""
-
-    required: bool = Field(
-        default=False, description="If true, the checks of a judge without a good enough calibration are inconclusive"
-    )
-    file: Name | None = Field(default=None, description="Where calibrations are kept. Default: calibration.json")
-    min_labels: int = Field(
-        default=CalibrationConfig().min_labels, ge=1, description="Minimum number of labels for a calibration"
-    )
-    min_kappa: float | None = Field(
-        default=CalibrationConfig().min_kappa,
-        ge=-1,
-        le=1,
-        description="Minimum agreement with people's labels (Cohen's kappa)",
-    )
-    max_false_pass: float | None = Field(
-        default=CalibrationConfig().max_false_pass,
-        ge=0,
-        le=1,
-        description="Maximum share of bad answers that the judge may pass",
-    )
-    max_false_fail: float | None = Field(
-        default=CalibrationConfig().max_false_fail,
-        ge=0,
-        le=1,
-        description="Maximum share of good answers that the judge may fail",
-    )
+    `words` replace the record's own, and `written` are the types of fields that the file writes differently.
+    """
+    fields: dict[str, Any] = {}
+    for field in msgspec.structs.fields(record):
+        metadata = getattr(field.type, "__metadata__", ())
+        about = next((each.description for each in metadata if each.description), None)
+        option, bounds = declared_by(RunOptions).get(field.name), dict[str, Any]()
+        if about is None and option is not None:
+            default, bounds = option.told_default, bounds_of(field.name)
+            about = f"{option.help} Default: {default}" if default else option.help.removesuffix(".")
+        if about is not None:
+            start = ... if field.required else field.default
+            start = field.default_factory() if callable(field.default_factory) else start
+            start = _SHAPES[type(start)]() if isinstance(start, Record) else start
+            kind = written.get(field.name) or _as_written(field.type)
+            fields[field.name] = (kind, Field(default=start, description=about, **bounds))
+    return create_model(name, __base__=base, __doc__=words or record.__doc__, **fields)
 
 
-def _as_option(name: str) -> Any:
-    """A setting that is described, and bounded, as the option that overrides it."""
-    option = declared_by(RunOptions)[name]
-    told = f"{option.help} Default: {option.told_default}" if option.told_default else option.help.removesuffix(".")
-    return Field(default=None, description=told, **bounds_of(name))
+def _as_written(annotation: Any) -> Any:
+    """The type of a record's field, as that of a shape."""
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        kind, bounds = _as_written(arguments[0]), dict[str, Any]()
+        for meta in arguments[1:]:
+            bounds |= {name: bound for name in _BOUNDS if (bound := getattr(meta, name)) is not None}
+        return Annotated[kind, Field(**bounds)] if bounds else kind
+    if origin in (Union, UnionType):
+        return _as_written(arguments[0]) | None
+    if origin is tuple:
+        return list[_as_written(arguments[0])]
+    if origin is dict:
+        return dict[str, _as_written(arguments[1])]
+    return _SHAPES.get(annotation, annotation)
 
 
-class ConfigShape(Shape):
-    """Settings of a project. Paths are relative to the file; command-line flags override it."""
-
-    model: Name | None = Field(default=None, description="Model under test, provider/model")
-    judge: Name | None = Field(default=None, description="Model that judges, provider/model")
-    user_model: Name | None = Field(default=None, description="Model that plays the user, provider/model")
-    agent: Name | None = Field(
-        default=None, description="Agent under test, for scenarios that name none, such as python:package.module:name"
-    )
-    environment: Name | None = Field(default=None, description="For scenarios that name none. Default: local")
-    env_file: Name | None = Field(
-        default=None,
-        description="File with environment variables for runs, such as .env. Without it, none is read",
-    )
-    out: Name | None = Field(default=None, description="Folder of run records")
-    seed: int | None = Field(default=None, description="Random seed. Default: a new one for each run")
-    concurrency: int | None = _as_option("concurrency")
-    timeout_s: float | None = _as_option("timeout_s")
-    retries: int | None = _as_option("retries")
-    wait_limit_s: float | None = _as_option("wait_limit_s")
-    stall_limit_s: float | None = _as_option("stall_limit_s")
-    rubrics: Name | None = Field(default=None, description="Folder of rubrics")
-    sandbox: bool | None = _as_option("sandbox")
-    isolation: IsolationChoice | None = Field(
-        default=None,
-        description="What keeps agents that Steadyhand starts from what they are judged by. Default: auto, the best "
-        "that this machine can do",
-    )
-    agent_can_read: list[Name] = Field(
-        default=[], description="Files and folders that agents may read although trials are judged by them"
-    )
-    allow_commands: bool | None = _as_option("allow_commands")
-    strict_judge: bool | None = _as_option("strict_judge")
-    votes: int | None = Field(
-        default=None, ge=1, description="Number of times a judge is asked about each check; the majority decides"
-    )
-    judge_kind: Name | None = Field(default=None, description="A plugin's kind of judge. Default: llm")
-    user_kind: Name | None = Field(default=None, description="A plugin's kind of simulated user. Default: llm")
-    plugins: list[PluginShape] = Field(default=[], description="Plugins of the project; files are relative to this one")
-    models: dict[str, Name] = Field(default={}, description="Aliases, such as TEXT_SMALL, to provider/model")
-    providers: dict[str, ProviderShape] = Field(default={}, description="How to reach model providers, by name")
-    agents: dict[str, AgentTableShape] = Field(default={}, description="Options of agents, by kind")
-    environments: dict[str, FreeForm] = Field(default={}, description="Options of environments, by type")
-    services: dict[str, FreeForm] = Field(
-        default={}, description="Options of the real services that scenarios name in `setup.services`, by name"
-    )
-    judges: dict[str, FreeForm] = Field(default={}, description="Options of judges, by kind")
-    users: dict[str, FreeForm] = Field(default={}, description="Options of simulated users, by kind")
-    prices: dict[str, PriceShape] = Field(default={}, description="By provider/model")
-    calibration: CalibrationShape = Field(
-        default=CalibrationShape(), description="Whether a judge must be calibrated before it decides, and how well"
-    )
+_SHAPES: dict[Any, type[Shape]] = {PluginConfig: PluginShape}
+PriceShape = _SHAPES[Price] = _shape_of(Price, "PriceShape")
+ProviderShape = _SHAPES[ProviderConfig] = _shape_of(
+    ProviderConfig,
+    "ProviderShape",
+    "How to reach a model provider. Any other key is an option of the provider.",
+    _Open,
+    reasoning_tags=ReasoningTags | None,
+)
+CalibrationShape = _SHAPES[CalibrationConfig] = _shape_of(CalibrationConfig, "CalibrationShape")
+ConfigShape = _shape_of(
+    Config,
+    "ConfigShape",
+    "Settings of a project. Paths are relative to the file; command-line flags override it.",
+    agents=dict[str, AgentTableShape],
+)
 
 
 def find_config(folder: Path) -> Config:
@@ -279,35 +231,14 @@ def _read_text(file: Path, shown: str) -> str:
     raise FileError([problem])
 
 
-def _lower(shape: ConfigShape, file: Path) -> Config:
-    shaped = {"providers", "agents", "agent_can_read", "prices", "plugins", "calibration"}
-    plain = {name: getattr(shape, name) for name in ConfigShape.model_fields if name not in shaped}
-    return Config(
-        folder=file.absolute().parent,
-        file=file.absolute(),
-        providers={name: _provider(provider) for name, provider in shape.providers.items()},
-        agents={kind: dict(table.model_extra or {}) for kind, table in shape.agents.items()},
-        agent_can_read=tuple(shape.agent_can_read),
-        reasoning_tags={
-            kind: tags_of(table.reasoning_tags)
-            for kind, table in shape.agents.items()
-            if table.reasoning_tags is not None
-        },
-        plugins=tuple(
-            PluginConfig(name=each.name, version=each.version, enabled=each.enabled, config=each.config)
-            for each in shape.plugins
-        ),
-        prices={name: Price(input=price.input, output=price.output) for name, price in shape.prices.items()},
-        calibration=CalibrationConfig(**shape.calibration.model_dump()),
-        **plain,
-    )
-
-
-def _provider(shape: ProviderShape) -> ProviderConfig:
-    own = {name: getattr(shape, name) for name in ProviderShape.model_fields}
-    if shape.reasoning_tags is not None:
-        own["reasoning_tags"] = tags_of(shape.reasoning_tags)
-    return ProviderConfig(**own, options=dict(shape.model_extra or {}))
+def _lower(shape: Shape, file: Path) -> Config:
+    settings = shape.model_dump(exclude_unset=True)
+    for provider in settings.get("providers", {}).values():
+        options = [name for name in provider if name not in ProviderShape.model_fields]
+        provider["options"] = {name: provider.pop(name) for name in options}
+    tags = {kind: table.pop("reasoning_tags", None) for kind, table in settings.get("agents", {}).items()}
+    settings["reasoning_tags"] = {kind: each for kind, each in tags.items() if each is not None}
+    return msgspec.convert({**settings, "folder": file.absolute().parent, "file": file.absolute()}, Config)
 
 
 def config_problem(config: Config, path: FieldPath, message: str, code: str) -> Problem:

@@ -12,6 +12,7 @@ from pydantic import BaseModel, Field
 from steadyhand.language.refusal import REFUSALS
 from steadyhand.language.thoughts import tags_of
 from steadyhand.records.chat import Message
+from steadyhand.records.config import REASONING_TAGS
 from steadyhand.records.evaluation import GROUPS, EvaluationSpec
 from steadyhand.records.location import Place
 from steadyhand.records.scenario import (
@@ -40,7 +41,6 @@ from steadyhand.spec.groups import group_key, negated, read_group
 from steadyhand.spec.patterns import PatternFinding, inspect_pattern, is_blank, matches
 from steadyhand.spec.quoting import CHECK, FIXED, PROSE, Written
 from steadyhand.spec.validation import (
-    REASONING_TAGS,
     FieldPath,
     Findings,
     FreeForm,

@@ -31,18 +31,7 @@ Milliseconds = Annotated[int, Field(gt=0)]
 FreeForm = dict[str, Any]
 Trials = Annotated[int, Field(ge=1, le=100_000)]
 PassRate = Annotated[float, Field(gt=0, le=1)]
-
-
-def _valid_tags(setting: str | list[str]) -> str | list[str]:
-    tags_of(setting)
-    return setting
-
-
-ReasoningTags = Annotated[str | list[str], AfterValidator(_valid_tags)]
-REASONING_TAGS = (
-    "Marks around a model's thoughts at the start of an answer: names of tags, `harmony`, pairs such as "
-    "`[THINK] [/THINK]`, or `none`. Default: the marks that models are known to use"
-)
+ReasoningTags = Annotated[str | list[str], AfterValidator(lambda setting: list(tags_of(setting)))]
 
 
 class Shape(BaseModel):
