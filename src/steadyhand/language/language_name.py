@@ -97,6 +97,14 @@ def is_familiar(text: str) -> bool:
     return own > alone.total() - own
 
 
+def is_foreign(text: str) -> bool:
+    """Whether a text has more words that only other languages than English, German, French and Spanish have."""
+    known = [codes for word in _words(text) if (codes := _known().get(word)) is not None]
+    own = {lexicon.code for lexicon in _READ}
+    others = sum(codes.isdisjoint(own) for codes in known)
+    return others > sum(codes <= own for codes in known)
+
+
 def _by_letters(text: str, language: str, letters: int) -> Ruling:
     if letters < 10:
         return _cannot(f"{letters} letters are too few")

@@ -41,6 +41,8 @@ def test_a_thought_that_opens_the_text_is_not_the_answer(tag):
         ("so ```\nx = 1\n</think>\nAnswer.", ("so ```\nx = 1\n",), "Answer."),
         ("an `unclosed\n</think>\nAnswer with `code`.", ("an `unclosed\n",), "Answer with `code`."),
         ("[THINK]a[/THINK]b", ("a",), "b"),
+        ("\u25c1think\u25b7a\u25c1/think\u25b7b", ("a",), "b"),
+        ("<|begin_of_thought|>a<|end_of_thought|>\n\nb", ("a",), "b"),
     ],
 )
 def test_several_thoughts_and_odd_ends(text, thoughts, answer):
