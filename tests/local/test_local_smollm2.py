@@ -19,6 +19,7 @@ import pytest
 from steadyhand.builtin.models import local_server
 from steadyhand.builtin.models.local import LocalModel, LocalModelOptions, find_library, find_weights
 from steadyhand.builtin.models.openai import OpenAIModel
+from steadyhand.children.process import IsolatedChild
 from steadyhand.errors import ModelError
 from steadyhand.plugins.plugin import ModelSettings
 from steadyhand.records.chat import ChatRequest, ChatResponse, Message, ToolSpec
@@ -58,7 +59,7 @@ def servers(parent: int) -> list[int]:
         ["ps", "-A", "-ww", "-o", "pid=,ppid=,command="], capture_output=True, text=True, check=True
     )
     rows = [line.split(None, 2) for line in listed.stdout.splitlines()]
-    found = [int(row[0]) for row in rows if int(row[1]) == parent and row[2].endswith("local_server.py")]
+    found = [int(row[0]) for row in rows if int(row[1]) == parent and "local_server.py" in row[2]]
     return [pid for pid in found if pid not in STARTED_HERE]
 
 
@@ -87,19 +88,16 @@ async def model():
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    """The child on its own: its address, and the process."""
-    command = [sys.executable, "-I", local_server.__file__]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
-    ) as child:
-        STARTED_HERE.add(child.pid)
-        child.stdin.write(json.dumps(SETTINGS) + "\n")
-        child.stdin.flush()
-        yield child.stdout.readline().strip().removeprefix("http://"), child
-        child.stdin.close()
-        assert child.wait() == -signal.SIGKILL, "it ends with the pipe that it was given"
-        wait_until_gone(child.pid)
+def server() -> Iterator[str]:
+    """The child on its own: its address."""
+    child = IsolatedChild(Path(local_server.__file__))
+    STARTED_HERE.add(child.pid)
+    child.connection.sendall(json.dumps(SETTINGS).encode() + b"\n")
+    yield child.connection.recv(200).decode().strip().removeprefix("http://")
+    child.connection.close()
+    assert child.how_it_ended(wait_s=60.0) == " by SIGKILL", "it ends with the connection that it was given"
+    wait_until_gone(child.pid)
+    child.bury()
 
 
 def post(address: str, body: dict, *, key: str = "the-key") -> tuple[int, dict]:
@@ -112,12 +110,11 @@ def post(address: str, body: dict, *, key: str = "the-key") -> tuple[int, dict]:
 
 
 def test_the_server_is_ours_alone_and_keeps_nothing(server):
-    address, _ = server
-    assert address.startswith("127.0.0.1:")
+    assert server.startswith("127.0.0.1:")
     body = {"messages": [{"role": "user", "content": QUESTION}], "max_tokens": 2}
-    assert post(address, body, key="another")[0] == 401
+    assert post(server, body, key="another")[0] == 401
     for _ in range(2):
-        status, answer = post(address, body)
+        status, answer = post(server, body)
         assert status == 200
         assert answer["usage"]["prompt_tokens_details"]["cached_tokens"] == 0
         assert answer["timings"]["prompt_n"] == answer["usage"]["prompt_tokens"], "the whole prompt is computed"
@@ -125,7 +122,7 @@ def test_the_server_is_ours_alone_and_keeps_nothing(server):
 
 async def test_real_tokens_with_real_times(model, server):
     body = {"messages": [{"role": "user", "content": QUESTION}], "max_tokens": 24, "temperature": 0}
-    _, plain = post(server[0], body)
+    _, plain = post(server, body)
     response = await ask(model, asking(QUESTION, max_tokens=24))
     assert response.text == plain["choices"][0]["message"]["content"]
     assert response.usage.output_tokens == plain["usage"]["completion_tokens"] <= 24
@@ -221,7 +218,7 @@ async def test_a_process_that_dies_fails_the_call_and_says_so(model):
     call = asyncio.create_task(ask(model, asking("Write a long story.", max_tokens=2000)))
     await asyncio.sleep(0.1)
     os.kill(pid, signal.SIGKILL)
-    with pytest.raises(ModelError, match=r"local/smollm2: its server process died \(killed by SIGKILL") as caught:
+    with pytest.raises(ModelError, match=r"local/smollm2: its server process ended by SIGKILL") as caught:
         await call
     assert (caught.value.kind, caught.value.retryable) == ("server", False)
     assert caught.value.attempt.error == str(caught.value)
@@ -230,7 +227,7 @@ async def test_a_process_that_dies_fails_the_call_and_says_so(model):
 
     (pid,) = servers(os.getpid())
     os.kill(pid, signal.SIGSEGV)
-    with pytest.raises(ModelError, match=r"its server process died \(killed by SIGSEGV"):
+    with pytest.raises(ModelError, match=r"its server process ended by SIGSEGV"):
         await ask(model, asking("hi", max_tokens=1))
 
 
@@ -243,7 +240,7 @@ def half(tmp_path) -> LocalModel:
 async def test_weights_that_cannot_be_loaded(half):
     for _ in range(2):
         with pytest.raises(
-            ModelError, match=r"cannot load .*half\.gguf: .*exit code 1; .*failed to load model"
+            ModelError, match=r"cannot load .*half\.gguf: .*exit code 1; (?s:.)*failed to load model"
         ) as caught:
             await ask(half, asking("hi"))
         assert (caught.value.kind, caught.value.retryable) == ("refused", False)
@@ -320,7 +317,7 @@ def test_the_process_dies_with_a_run_that_is_killed(tmp_path):
 
 @pytest.fixture
 async def client(server):
-    options = {"base_url": f"http://{server[0]}/v1", "api_key_env": "LOCAL_KEY"}
+    options = {"base_url": f"http://{server}/v1", "api_key_env": "LOCAL_KEY"}
     settings = ModelSettings(name="any", folder=Path(), options=options, variables={"LOCAL_KEY": "the-key"})
     built = OpenAIModel(settings)
     yield built

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import ClassVar, Protocol
 
 from steadyhand.children.channel import Frame, Frames, send_variables
@@ -33,6 +34,7 @@ _HELPING = 256 * 1024
 _OUTPUT_PAUSE_S = 0.02
 _TAIL = 2_000
 _NEEDED_AT_START = ("PATH", "HOME", "LANG", "TZ", "TMPDIR", "VIRTUAL_ENV")
+_NEEDED_IN_ISOLATION = ("SYSTEMROOT", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 _NEEDED_PREFIXES = ("PYTHON", "LC_", "LD_", "DYLD_", "GLIBC_", "MALLOC_")
 # The collector would look for garbage in what is being imported, of which there is none.
 _BEGIN = (
@@ -128,7 +130,8 @@ class _Started(subprocess.Popen[bytes]):
 
 class SupervisedProcess:
     """A process of ours with a connection to it. It leads its own session, so that terminal signals do not reach it,
-    and carries `mark`, a name and a number separated by a dot, by which everything that it starts can be found."""
+    and carries `mark`, a name and a number separated by a dot, by which everything that it starts can be found; without
+    a mark, it starts nothing that would leave its tree."""
 
     def __init__(self, process: Handle, connection: socket.socket, output: Output, mark: str) -> None:
         self._process: Handle = process
@@ -179,7 +182,8 @@ class SupervisedProcess:
         self._process.wait()
         self._process.release()
         self.output.close()
-        kill_marked(self._mark)
+        if self._mark:
+            kill_marked(self._mark)
 
     async def ended(self, within_s: float = 0.5) -> str:
         """How it ended, if it ends in time; empty otherwise."""
@@ -225,30 +229,49 @@ class ChildProcess(SupervisedProcess):
     ) -> None:
         """`room` returns the command line that starts another one in a room of its own. Raises `OSError` when no
         process can be started."""
-        ours, theirs = socket.socketpair()
-        out, into = os.pipe()
-        marks = marks_of(mark)
         python = self.interpreters.get(main, (sys.executable,))
-        try:
-            process = _Started(
-                room([*python, "-P", "-u", "-c", _BEGIN, str(theirs.fileno()), json.dumps(sys.path), main]),
-                stdin=subprocess.DEVNULL,
-                stdout=into,
-                stderr=into,
-                pass_fds=(theirs.fileno(),),
-                env={**{each: told for each, told in variables.items() if _needed_at_start(each)}, **marks},
-                start_new_session=True,
-            )
-        except OSError:
-            ours.close()
-            os.close(out)
-            raise
-        finally:
-            theirs.close()
-            os.close(into)
+        marks = marks_of(mark)
+        started = _started(
+            lambda fd: room([*python, "-P", "-u", "-c", _BEGIN, str(fd), json.dumps(sys.path), main]),
+            {**{each: told for each, told in variables.items() if _needed_at_start(each)}, **marks},
+        )
+        super().__init__(*started, mark)
         with contextlib.suppress(OSError):  # it died immediately, which is reported at the first call
-            send_variables(ours, {**variables, **marks})
-        super().__init__(process, ours, Output(out), mark)
+            send_variables(self.connection, {**variables, **marks})
+
+
+class IsolatedChild(SupervisedProcess):
+    """Runs a file of ours that imports nothing of ours, in isolated mode and with an empty environment. Its arguments
+    are the descriptor of its end of `connection`, and then `arguments`."""
+
+    def __init__(self, file: Path, *arguments: str) -> None:
+        """Raises `OSError` when no process can be started."""
+        env = {name: os.environ[name] for name in _NEEDED_IN_ISOLATION if name in os.environ}
+        super().__init__(*_started(lambda fd: [sys.executable, "-I", str(file), str(fd), *arguments], env), "")
+
+
+def _started(command: Callable[[int], Sequence[str]], env: Mapping[str, str]) -> tuple[Handle, socket.socket, Output]:
+    """The process whose command line is made of the descriptor of its end of the connection."""
+    ours, theirs = socket.socketpair()
+    out, into = os.pipe()
+    try:
+        process = _Started(
+            command(theirs.fileno()),
+            stdin=subprocess.DEVNULL,
+            stdout=into,
+            stderr=into,
+            pass_fds=(theirs.fileno(),),
+            env=env,
+            start_new_session=True,
+        )
+    except OSError:
+        ours.close()
+        os.close(out)
+        raise
+    finally:
+        theirs.close()
+        os.close(into)
+    return process, ours, Output(out)
 
 
 def marks_of(mark: str) -> dict[str, str]:

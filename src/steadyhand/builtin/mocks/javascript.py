@@ -6,23 +6,21 @@ import asyncio
 import contextlib
 import importlib.util
 import json
-import os
 import re
-import subprocess
-import sys
 import weakref
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from io import BufferedRWPair
 from pathlib import Path
-from typing import IO, Any, Literal, cast
+from typing import Any, Literal
 
 import msgspec
 
+from steadyhand.children.process import IsolatedChild
 from steadyhand.errors import MockError, SetupError
 from steadyhand.records.base import Record
 
 _WATCHDOG_EXIT = 1
-_KEPT_VARIABLES = ("SYSTEMROOT", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 
 
 class ScriptLimits(Record):
@@ -40,78 +38,55 @@ class ScriptProcess:
 
     def __init__(self, limits: ScriptLimits) -> None:
         """Raises `SetupError` if QuickJS is not installed, and `MockError` if the process does not start."""
+        found = importlib.util.find_spec("quickjs")
+        if found is None or found.origin is None:
+            raise SetupError("JavaScript in mocks needs the package quickjs-ng: pip install quickjs-ng")
         self._limits: ScriptLimits = limits
-        self._process: subprocess.Popen[bytes] = _start(limits)
-        if self._output.readline() != b"ready\n":
-            code = self.stop()
-            raise MockError(f"the JavaScript process did not start (exit code {code}); does `import quickjs` work?")
+        self._process: IsolatedChild = IsolatedChild(
+            Path(__file__).with_name("javascript_child.py"),
+            *(str(Path(found.origin).parent.parent), str(limits.time_s), str(limits.grace_s)),
+            *(str(limits.memory_bytes), str(limits.stack_bytes)),
+        )
+        self._lines: BufferedRWPair = self._process.connection.makefile("rwb")
+        if self._line() != b"ready\n":
+            ended = self._process.how_it_ended(wait_s=1.0)
+            self.stop()
+            raise MockError(f"the JavaScript process ended at once{ended}; does `import quickjs` work?")
 
     @property
     def alive(self) -> bool:
-        return self._process.poll() is None
+        return self._process.alive
 
     def ask(self, request: str) -> str:
         """The value as JSON. Raises `MockError`; if the request killed the process, `alive` is False afterwards."""
-        try:
-            self._input.write(request.encode("ascii") + b"\n")
-            self._input.flush()
-            reply = self._output.readline()
-        except OSError:
-            reply = b""
+        with contextlib.suppress(OSError):
+            self._lines.write(request.encode("ascii") + b"\n")
+            self._lines.flush()
+        reply = self._line()
         if not reply.endswith(b"\n"):
-            raise MockError(self._cause_of_death())
+            # The connection closes a moment before the process ends. Killing it now would lose its exit code.
+            ended = self._process.how_it_ended(wait_s=1.0)
+            self.stop()
+            if ended == f" with exit code {_WATCHDOG_EXIT}":
+                raise MockError(f"ran longer than the time limit of {self._limits.time_s:g} s and had to be killed")
+            raise MockError(f"crashed the JavaScript engine, which ended{ended or ' its connection'}")
         text = reply[:-1].decode("utf-8", "replace")
         if text.startswith("="):
             return text[1:]
         # A message may hold half a surrogate pair, which a record cannot store.
         raise MockError(str(json.loads(text[1:])).encode("utf-8", "replace").decode("utf-8"))
 
-    def stop(self) -> int:
-        """Kill the process and return its exit code."""
-        self._process.kill()
-        code = self._process.wait()
-        self._output.close()
+    def stop(self) -> None:
+        self._process.bury()
         with contextlib.suppress(OSError):  # nobody reads what was still buffered
-            self._input.close()
-        return code
+            self._lines.close()
+        self._process.connection.close()
 
-    @property
-    def _input(self) -> IO[bytes]:
-        return cast("IO[bytes]", self._process.stdin)
-
-    @property
-    def _output(self) -> IO[bytes]:
-        return cast("IO[bytes]", self._process.stdout)
-
-    def _cause_of_death(self) -> str:
-        # The pipe closes a moment before the process ends. Killing it now would lose its exit code.
+    def _line(self) -> bytes:
         try:
-            code = self._process.wait(timeout=1.0)
-        except subprocess.TimeoutExpired:
-            code = self.stop()
-        self.stop()
-        if code == _WATCHDOG_EXIT:
-            return f"ran longer than the time limit of {self._limits.time_s:g} s and had to be killed"
-        return f"crashed the JavaScript engine (exit code {code})"
-
-
-def _start(limits: ScriptLimits) -> subprocess.Popen[bytes]:
-    found = importlib.util.find_spec("quickjs")
-    if found is None or found.origin is None:
-        raise SetupError("JavaScript in mocks needs the package quickjs-ng: pip install quickjs-ng")
-    child = Path(__file__).with_name("javascript_child.py")
-    command = [
-        *(sys.executable, "-I", str(child), str(Path(found.origin).parent.parent)),
-        *(str(limits.time_s), str(limits.grace_s), str(limits.memory_bytes), str(limits.stack_bytes)),
-    ]
-    return subprocess.Popen(  # noqa: S603 - our own interpreter and our own file
-        command,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env={name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ},
-        start_new_session=True,
-    )
+            return self._lines.readline()
+        except OSError:
+            return b""
 
 
 Mode = Literal["evaluate", "call", "check"]

@@ -1,7 +1,7 @@
 """The process that runs the JavaScript of mocks. Started by `javascript.py`, never imported.
 
 It runs as a plain file in isolated mode, so it imports only the standard library and QuickJS. It reads one request per
-line on stdin and answers with one line on stdout: `=` and JSON for a value, `!` and a JSON string for an error. Every
+line from its connection and answers with one line: `=` and JSON for a value, `!` and a JSON string for an error. Every
 request gets its own context.
 """
 
@@ -108,19 +108,15 @@ PRELUDE = r"""
 
 
 def main() -> None:
-    folder, time_s, grace_s, memory_bytes, stack_bytes = (
-        sys.argv[1],
-        float(sys.argv[2]),
-        float(sys.argv[3]),
-        int(sys.argv[4]),
-        int(sys.argv[5]),
-    )
-    sys.path.append(folder)
-    with open(os.devnull, "w") as silent:  # noqa: PTH123 - this process starts faster without pathlib
+    connection = int(sys.argv[1])
+    sys.path.append(sys.argv[2])
+    time_s, grace_s = map(float, sys.argv[3:5])
+    memory_bytes, stack_bytes = map(int, sys.argv[5:7])
+    # This process starts faster without pathlib and socket.
+    with open(os.devnull, "w") as silent, open(connection, "rb") as requests:  # noqa: PTH123
         ready = _fresh_context(memory_bytes, stack_bytes, time_s)
-        sys.stdout.buffer.write(b"ready\n")
-        sys.stdout.buffer.flush()
-        for line in sys.stdin.buffer:
+        _send(connection, b"ready\n")
+        for line in requests:
             # Native loops of QuickJS ignore its own time limit. This ends the process from outside the interpreter,
             # and does so even when the parent is gone.
             faulthandler.dump_traceback_later(time_s + grace_s, exit=True, file=silent)
@@ -130,10 +126,15 @@ def main() -> None:
                 reply = "!" + json.dumps(_worded(error, memory_bytes, time_s))
             finally:
                 faulthandler.cancel_dump_traceback_later()
-            sys.stdout.buffer.write(reply.encode("utf-8") + b"\n")
-            sys.stdout.buffer.flush()
+            _send(connection, reply.encode("utf-8") + b"\n")
             # Prepared in advance, while nobody waits.
             ready = _fresh_context(memory_bytes, stack_bytes, time_s)
+
+
+def _send(connection: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(connection, view) :]
 
 
 def _fresh_context(memory_bytes: int, stack_bytes: int, time_s: float) -> tuple[Any, Any]:

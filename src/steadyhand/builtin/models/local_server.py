@@ -1,8 +1,8 @@
 """The child process behind `local/...`: opens xllamacpp's OpenAI-compatible server on a loopback port.
 
-Run as a script, by path, so that it imports nothing of ours. The first line on stdin has its settings as JSON; once the
-weights are loaded and the server answers, it writes the server's address to stdout. When stdin closes, because the
-parent closed it or died, it kills its process group.
+Run as a script, by path, so that it imports nothing of ours. The first line from its connection has its settings as
+JSON; once the weights are loaded and the server answers, it sends the server's address. When the connection closes,
+because the parent closed it or died, it kills its process group.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import http.client
 import importlib
 import json
 import os
+import select
 import signal
 import sys
 import time
@@ -18,25 +19,25 @@ from typing import Any
 
 
 def main() -> None:
-    settings: dict[str, Any] = json.loads(sys.stdin.readline())
-    _die_with_parent()
-    # Keep the library's output away from stdout, where the parent reads the address.
-    ready = os.dup(1)
-    os.dup2(2, 1)
+    connection = int(sys.argv[1])
+    with open(connection, "rb", closefd=False) as told:
+        settings: dict[str, Any] = json.loads(told.readline())
+    _die_with_parent(connection)
     server = _open(settings)
     _await_health(server.listening_address.removeprefix("http://"))
-    os.write(ready, server.listening_address.encode() + b"\n")
-    os.close(ready)
+    os.write(connection, server.listening_address.encode() + b"\n")
     while True:
         signal.pause()
 
 
-def _die_with_parent() -> None:
-    """Watch stdin in a separate process, because the library holds the interpreter lock while it loads the weights."""
+def _die_with_parent(connection: int) -> None:
+    """Watch the connection, and this process, in a separate one, because the library holds the interpreter lock while
+    it loads the weights."""
+    ended, held = os.pipe()
     if os.fork() == 0:
-        os.closerange(1, 3)
-        while os.read(0, 1):
-            pass
+        os.close(held)
+        os.closerange(0, 3)
+        select.select([connection, ended], [], [])
         os.killpg(0, signal.SIGKILL)
 
 
