@@ -183,11 +183,20 @@ def test_what_may_be_repeated(shell):
         (["zzz"], "no such command 'zzz'. Commands: init, validate, "),
         (["rnu"], "no such command 'rnu'; did you mean 'run'? Commands: init, validate, "),
         (["scenario", "vaildate"], "no such command 'vaildate'; did you mean 'validate'? Commands: run, "),
-        (["run", "a.yaml", "--modle", "x"], "no such option '--modle'; did you mean '--model'?; see `"),
-        (["run", "a.yaml", "--trails", "3"], "no such option '--trails'; did you mean '--trials'?; see `"),
+        (["run", "a.yaml", "--modle", "x"], "no such option '--modle'; did you mean '--model'? See `"),
+        (
+            ["run", "a.yaml", "--trails", "3"],
+            "no such option '--trails'; did you mean '--trials'? See `steadyhand run",
+        ),
         (["run", "a.yaml", "--qqq"], "no such option '--qqq'; see `"),
         (["run", "a.yaml", "--trials", "x"], "invalid value for '--trials': 'x' is not a whole number; see"),
-        (["run", "a.yaml", "--trials"], "option '--trials' requires an argument; see"),
+        (["run", "a.yaml", "--trials"], "option '--trials' requires an argument; see `steadyhand run --help`"),
+        (["scenario", "run", "--trials"], "requires an argument; see `steadyhand scenario run --help`"),
+        (["import", "lostbensh"], "no such command 'lostbensh'; did you mean 'lostbench'? Commands: lostbench; see"),
+        (
+            ["export", "last"],
+            "missing option '--format'. Choose from: jsonl, csv, parquet, inspect; see `steadyhand",
+        ),
         (["show"], "missing argument 'RUN'; see `steadyhand show --help`"),
         (["run", "a.yaml", "--config", "none.toml"], "invalid value for '--config': File 'none.toml' does not exist"),
         (["run", "b.yaml"], "b.yaml: no such file or folder; did you mean a.yaml?"),
@@ -200,6 +209,13 @@ def test_a_slip_is_one_line_with_the_next_step(shell, command, told):
     assert (ended.code, ended.out) == (2, "")
     assert told in ended.err
     assert ended.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("group", [[], ["scenario"], ["import"]])
+def test_a_group_without_a_command_shows_its_help(shell, group):
+    ended = shell(*group)
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err == shell(*group, "--help").out
 
 
 @pytest.mark.parametrize(

@@ -86,19 +86,6 @@ class LazyGroup(shared.Group):
         module, _, attribute = _COMMANDS[cmd_name][0].partition(":")
         return shared.name_numbers(getattr(importlib.import_module(module), attribute))
 
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        try:
-            return super().resolve_command(ctx, args)
-        except click.UsageError as error:
-            if error.ctx is not ctx:  # about the command's own options
-                raise
-            hint = did_you_mean(args[0], self._names)
-            raise click.UsageError(
-                f"no such command {args[0]!r}{hint}{'' if hint else '.'} Commands: {', '.join(self._names)}", ctx
-            ) from None
-
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         for heading, names in self._headings.items():
             with formatter.section(heading):
@@ -192,14 +179,15 @@ def explain(error: BaseException) -> int:
 def _usage(error: click.ClickException) -> str:
     """Click's message in one line, with a pointer to the help."""
     ctx = error.ctx if isinstance(error, click.UsageError) else None
-    message = error.format_message().rstrip(".")
+    message = " ".join(error.format_message().split()).rstrip(".")
     if isinstance(error, click.NoSuchOption):
         known = [name for param in ctx.command.get_params(ctx) for name in param.opts] if ctx is not None else []
         message = f"no such option {error.option_name!r}{did_you_mean(error.option_name, known)}"
     message = message.replace("a valid integer range", "a whole number").replace("a valid float range", "a number")
     if message[1:2].islower():
         message = message[0].lower() + message[1:]
-    return f"{message}; see `{ctx.command_path if ctx else 'steadyhand'} --help`"
+    see = " See" if message.endswith("?") else "; see"
+    return f"{message}{see} `{ctx.command_path if ctx else 'steadyhand'} --help`"
 
 
 def _redactor() -> Redactor:

@@ -11,6 +11,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, get_args, get_ori
 import click
 from click.types import FloatParamType, IntParamType
 
+from steadyhand.cli.terminal import say
+from steadyhand.errors import ExitCode
+from steadyhand.suggestion import did_you_mean
+
 if TYPE_CHECKING:
     import msgspec
     from click.shell_completion import CompletionItem
@@ -65,11 +69,34 @@ no_progress = click.option("--no-progress", is_flag=True, cls=Grouped, heading="
 
 
 class Group(click.Group):
-    """A group whose commands reject an option that is given twice, instead of silently using the last value."""
+    """A group whose commands reject an option that is given twice, instead of silently using the last value.
+
+    Without a command it shows its help, as an error. Its errors know the command that they are about.
+    """
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not args and not ctx.resilient_parsing:
+            say(ctx.get_help(), err=True)
+            ctx.exit(ExitCode.USAGE)
+        return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except click.UsageError as error:
+            if error.ctx is None:  # the parser's own; found before the command has a context
+                command = self.get_command(ctx, ctx.invoked_subcommand or "") or self
+                error.ctx = click.Context(command, parent=ctx, info_name=ctx.invoked_subcommand)
+            raise
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
+        names = self.list_commands(ctx)
+        if args[0] not in names and not ctx.resilient_parsing and not args[0].startswith("-"):
+            hint = did_you_mean(args[0], names)
+            stop = "" if hint else "."
+            raise click.UsageError(f"no such command {args[0]!r}{hint}{stop} Commands: {', '.join(names)}", ctx)
         name, command, rest = super().resolve_command(ctx, args)
         if command is not None and not ctx.resilient_parsing:
             _refuse_repeats(command, click.Context(command, parent=ctx, info_name=name), rest)
