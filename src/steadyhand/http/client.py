@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import os
+import socket
 import ssl
 from collections import deque
 from collections.abc import Mapping
@@ -166,9 +167,24 @@ class HttpClient:
         try:
             connection = await (self._connect_straight() if self.proxy is None else self._connect_through(self.proxy))
         except (OSError, ssl.SSLError) as error:
-            raise CannotConnect(str(error) or type(error).__name__) from error
+            raise CannotConnect(self._reason(error)) from error
         self._connections.add(connection)
         return connection
+
+    def _reason(self, error: OSError) -> str:
+        """Why there is no connection, and what to look at."""
+        host, port = (self._host, self._port) if self.proxy is None else (self.proxy.host, self.proxy.port)
+        of_proxy = "" if self.proxy is None else "the proxy "
+        match error:
+            case ConnectionRefusedError():
+                return f"nothing listens at {of_proxy}{host}:{port} (connection refused); is it running there?"
+            case socket.gaierror():
+                return f"the address of {of_proxy}{host} was not found ({error.strerror}); check its name"
+            case ConnectionResetError() | ssl.SSLError(reason="WRONG_VERSION_NUMBER" | "RECORD_LAYER_FAILURE"):
+                hint = "" if self._context is None else "; does it speak TLS, or is its address http://?"
+                return f"{of_proxy}{host}:{port} does not accept the connection{hint}"
+            case _:
+                return str(error) or type(error).__name__
 
     def _made(self) -> Connection:
         return Connection(freed=self._freed, lost=self._connections.discard, wake=self._wakes.wake)

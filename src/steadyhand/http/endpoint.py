@@ -62,7 +62,7 @@ def status_error(
         )
     if status in (401, 403):
         return ModelError(
-            f"{host} did not accept the key ({status}); check {endpoint.key_variable}: {said}",
+            f"{host} did not accept the key ({status}): {said}; check {endpoint.key_variable}",
             kind="auth",
             status=status,
         )

@@ -16,6 +16,7 @@ from steadyhand.errors import ModelError
 from steadyhand.http.endpoint import retry_after_s
 from steadyhand.plugins.plugin import ModelSettings
 from steadyhand.records.chat import ChatRequest, Message
+from steadyhand.redaction import Redactor
 from steadyhand.testing import Answer, ModelServer
 from support.patience import with_enough_time
 
@@ -85,7 +86,9 @@ async def test_each_status_has_its_kind(status, kind, retryable):
 
 async def test_a_refused_key_names_its_variable():
     error = await failure(Answer(status=401, error=f"Incorrect API key provided: {KEY}"))
-    assert "OPENAI_API_KEY" in str(error)
+    told = str(error)
+    assert told.endswith("did not accept the key (401): Incorrect API key provided: ***; check OPENAI_API_KEY")
+    assert Redactor().text(told) == told, "no part of it looks like a key"
 
 
 async def test_the_wait_that_the_server_asks_for():
@@ -132,9 +135,12 @@ async def test_nobody_listens():
         unused.bind(("127.0.0.1", 0))
         port = unused.getsockname()[1]
     async with closing(model_at(f"http://127.0.0.1:{port}/v1")) as model:
-        with pytest.raises(ModelError, match="cannot connect") as caught:
+        with pytest.raises(ModelError) as caught:
             await model.attempt(ASKED, zero=time.perf_counter())
     error = caught.value
+    where = f"127.0.0.1:{port}"
+    told = f"{where}: cannot connect: nothing listens at {where} (connection refused); is it running there?"
+    assert str(error) == told
     assert (error.kind, error.retryable, error.status) == ("connect", True, None)
     assert error.attempt is not None
     assert (error.attempt.connected_ms, error.attempt.sent_ms) == (None, None)
@@ -145,12 +151,13 @@ async def test_no_such_host():
         with pytest.raises(ModelError) as caught:
             await model.attempt(ASKED, zero=time.perf_counter())
     assert (caught.value.kind, caught.value.retryable) == ("connect", True)
-    assert "no-such-host.invalid" in str(caught.value)
+    assert "the address of no-such-host.invalid was not found (" in str(caught.value)
+    assert str(caught.value).endswith("; check its name")
 
 
 async def test_a_server_without_tls():
     async with ModelServer() as server, closing(model_at(server.base_url.replace("http:", "https:"))) as model:
-        with pytest.raises(ModelError) as caught:
+        with pytest.raises(ModelError, match="; does it speak TLS, or is its address http://") as caught:
             await model.attempt(ASKED, zero=time.perf_counter())
     assert (caught.value.kind, caught.value.retryable) == ("connect", True)
 
