@@ -10,8 +10,7 @@ from types import TracebackType
 from typing import NamedTuple, Self
 from urllib.parse import urlsplit
 
-from steadyhand.batch.breaker import DOWN, Breaker
-from steadyhand.batch.limits import SPACING_S, Pace, Spend, Window
+from steadyhand.batch.limits import DOWN, SPACING_S, Breaker, Pace, Spend, Window
 from steadyhand.engine.model_call import WAIT_LIMIT_S
 from steadyhand.errors import ModelError
 from steadyhand.ports.model import Clock

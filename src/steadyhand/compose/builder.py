@@ -18,9 +18,10 @@ from steadyhand.compose.check_code import check_files_apart, sandbox_for
 from steadyhand.compose.isolation import RunIsolation
 from steadyhand.compose.models import DEFAULT_KIND, Judges, Models, Tape, is_fixed
 from steadyhand.compose.services import TrialServices
-from steadyhand.engine.context import PreparedCheck, PreparedStep, ScoreRubric, TrialParts
+from steadyhand.engine.context import ScoreRubric, TrialParts
 from steadyhand.engine.limits import LagMonitor, SpendingLimit, SystemClock
 from steadyhand.engine.model_call import RetryPolicy
+from steadyhand.engine.prepared_check import PreparedCheck, PreparedStep
 from steadyhand.errors import SetupError
 from steadyhand.language.thoughts import Marks, marks_of
 from steadyhand.plugins.plugin import (

@@ -10,20 +10,18 @@ from typing import cast
 
 import msgspec
 
-from steadyhand.engine.context import PreparedCheck, PreparedGroup, RunningTrial, ScoreRubric, StepResult
+from steadyhand.engine.context import RunningTrial, StepResult
 from steadyhand.engine.model_call import awaited
-from steadyhand.engine.safety_timeline import safety_timeline
+from steadyhand.engine.prepared_check import PreparedCheck, PreparedGroup
 from steadyhand.errors import LimitExceeded
 from steadyhand.judging.group import combined, is_settled, negation
-from steadyhand.judging.material import materials_of
-from steadyhand.judging.rubric import NO_JUDGE, NOT_REACHED
-from steadyhand.judging.trial import latency_tier, tier_of
+from steadyhand.judging.trial import tier_of
 from steadyhand.language.answer import Certainty
 from steadyhand.language.refusal import echo, refusal
 from steadyhand.ports.agent import Visible
 from steadyhand.ports.evaluator import EvaluationContext
 from steadyhand.records.base import UnreadableValue, ms_of, plain
-from steadyhand.records.chat import Finish, FinishReason, SafetyTimeline
+from steadyhand.records.chat import Finish, FinishReason
 from steadyhand.records.evaluation import (
     EMPTY_REPLY,
     NO_DECISION,
@@ -32,7 +30,6 @@ from steadyhand.records.evaluation import (
     Evidence,
     JudgeNote,
     LatencyBounds,
-    RubricScore,
     Stage,
     Verdict,
     failed,
@@ -444,50 +441,3 @@ def _limit_result(step: Step, limit: LimitExceeded) -> EvaluationResult:
         evidence=Evidence(expected=f"at most {limit.allowed:g} {limit.unit}", found=f"{limit.used:g} {limit.unit}"),
     )
     return msgspec.structs.replace(result, type="time_limit", place=step.place, name=step.name, step=step.index)
-
-
-class Assessment:
-    """What is computed after all checks: the safety timeline and the rubric score. None until computed."""
-
-    def __init__(self, trial: RunningTrial, evaluation: Evaluation, steps: Sequence[StepResult]) -> None:
-        self._trial: RunningTrial = trial
-        self._evaluation: Evaluation = evaluation
-        self._steps: Sequence[StepResult] = steps
-        self.timeline: SafetyTimeline | None = None
-        rubric = trial.scenario.rubric
-        self.rubric: RubricScore | None = RubricScore(name=rubric, reason=NOT_REACHED) if rubric else None
-
-    @property
-    def latency(self) -> Latency | None:
-        """The latency of the last step that has one."""
-        found = [done.result.latency for done in self._steps if done.result.latency]
-        return found[-1] if found else None
-
-    async def run(self) -> None:
-        trial = self._trial
-        self.timeline = await safety_timeline(trial, self._steps, self._evaluation.results)
-        if trial.scenario.rubric and trial.parts.score_rubric is None:
-            self.rubric = RubricScore(name=trial.scenario.rubric, reason=NO_JUDGE)
-        elif trial.parts.score_rubric is not None and len(self._steps) == len(trial.scenario.steps):
-            self.rubric = await self._score(trial.parts.score_rubric)
-
-    async def _score(self, score: ScoreRubric) -> RubricScore:
-        """A rubric does not affect the verdict, so a failure to score it is only recorded in the score."""
-        trial = self._trial
-        tier = latency_tier(self._evaluation.results, self.latency)
-        materials = materials_of(self._steps[-1].result, trial.scenario.setup.virtual_fs)
-        try:
-            return _checked_score(await score(materials, tier, trial))
-        except Exception as error:  # noqa: BLE001 - see above
-            reason = f"not scored: {type(error).__name__}: {error}"
-            return RubricScore(name=trial.scenario.rubric or "rubric", reason=reason)
-
-
-def _checked_score(found: object) -> RubricScore:
-    """Raises `TypeError` if it is not a score, and `ValueError` for a score outside 0 to 1."""
-    if not isinstance(found, RubricScore):
-        raise TypeError(f"the judge returned {found!r}; expected a RubricScore")
-    scores = [*found.scores.values(), *([] if found.overall is None else [found.overall])]
-    if not all(0 <= score <= 1 for score in scores):
-        raise ValueError("a score is not between 0 and 1")
-    return found

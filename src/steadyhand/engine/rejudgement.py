@@ -11,31 +11,16 @@ from typing import TypeAlias
 
 import msgspec
 
-from steadyhand.engine.context import PreparedCheck, PreparedGroup, RunningTrial, TrialParts
+from steadyhand.engine.context import RunningTrial, TrialParts
 from steadyhand.engine.conversation import UserScript
-from steadyhand.engine.evaluation import Assessment, Evaluation
+from steadyhand.engine.evaluation import Evaluation
+from steadyhand.engine.prepared_check import PreparedCheck, PreparedGroup
 from steadyhand.engine.stored_trial import RebuiltStep, StoredSteps
+from steadyhand.engine.trial import Assessment
 from steadyhand.judging.trial import judge_trial, settle
-from steadyhand.records.evaluation import (
-    EvaluationResult,
-    EvaluationSpec,
-    Stage,
-    Verdict,
-    inconclusive,
-)
-from steadyhand.records.event import (
-    AnyEvent,
-    ErrorHappened,
-    Evaluated,
-    Lagged,
-    ModelCalled,
-    Noted,
-    Retried,
-    Waited,
-)
-from steadyhand.records.result import (
-    ExecutionResult,
-)
+from steadyhand.records.evaluation import EvaluationResult, EvaluationSpec, Stage, Verdict, inconclusive
+from steadyhand.records.event import AnyEvent, ErrorHappened, Evaluated, Lagged, ModelCalled, Noted, Retried, Waited
+from steadyhand.records.result import ExecutionResult
 from steadyhand.records.run import Judged, PhaseRecord, TrialRecord
 from steadyhand.records.scenario import Converse
 

@@ -13,7 +13,8 @@ from itertools import accumulate
 
 import msgspec
 
-from steadyhand.engine.context import Invariants, PreparedCheck, RunningTrial, StepResult
+from steadyhand.engine.context import RunningTrial, StepResult
+from steadyhand.engine.prepared_check import Invariants, PreparedCheck
 from steadyhand.ports.evaluator import EvaluationContext, TextCheck
 from steadyhand.records.base import rounded_ms
 from steadyhand.records.chat import InvariantTimeline, SafetyAtDeadline, SafetyTimeline

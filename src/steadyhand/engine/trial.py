@@ -10,19 +10,29 @@ from types import coroutine
 
 import msgspec
 
-from steadyhand.engine.context import RunningTrial, TrialParts
-from steadyhand.engine.evaluation import Assessment, Evaluation
+from steadyhand.engine.context import RunningTrial, ScoreRubric, StepResult, TrialParts
+from steadyhand.engine.evaluation import Evaluation
 from steadyhand.engine.limits import FROZEN_S, Lost, lost_lately
+from steadyhand.engine.safety_timeline import safety_timeline
 from steadyhand.engine.steps import StepRunner
 from steadyhand.errors import SteadyhandError, TrialError
-from steadyhand.judging.trial import judge_trial, settle, without_secrecy
+from steadyhand.judging.material import materials_of
+from steadyhand.judging.rubric import NO_JUDGE, NOT_REACHED
+from steadyhand.judging.trial import judge_trial, latency_tier, settle, without_secrecy
 from steadyhand.ports.agent import closes_at_once
 from steadyhand.ports.evaluator import reads_of
 from steadyhand.records.base import ms_of, rounded_ms
-from steadyhand.records.evaluation import NOT_RUNNING, Verdict
+from steadyhand.records.chat import SafetyTimeline
+from steadyhand.records.evaluation import NOT_RUNNING, RubricScore, Verdict
 from steadyhand.records.event import ErrorHappened, Evaluated, Noted
 from steadyhand.records.isolation import IsolationKind, weakest
-from steadyhand.records.result import ConversationEnding, ConversationMetrics, ConversationResult, FileSystemOperation
+from steadyhand.records.result import (
+    ConversationEnding,
+    ConversationMetrics,
+    ConversationResult,
+    FileSystemOperation,
+    Latency,
+)
 from steadyhand.records.run import PhaseRecord, TrialRecord
 from steadyhand.records.scenario import Converse, Step, evaluation_specs
 from steadyhand.user_file import raised
@@ -318,3 +328,50 @@ def only_latency_is_missing(record: TrialRecord) -> bool:
         and bool(spoiled)
         and all(each.kind.passes for each in spoiled)
     )
+
+
+class Assessment:
+    """What is computed after all checks: the safety timeline and the rubric score. None until computed."""
+
+    def __init__(self, trial: RunningTrial, evaluation: Evaluation, steps: Sequence[StepResult]) -> None:
+        self._trial: RunningTrial = trial
+        self._evaluation: Evaluation = evaluation
+        self._steps: Sequence[StepResult] = steps
+        self.timeline: SafetyTimeline | None = None
+        rubric = trial.scenario.rubric
+        self.rubric: RubricScore | None = RubricScore(name=rubric, reason=NOT_REACHED) if rubric else None
+
+    @property
+    def latency(self) -> Latency | None:
+        """The latency of the last step that has one."""
+        found = [done.result.latency for done in self._steps if done.result.latency]
+        return found[-1] if found else None
+
+    async def run(self) -> None:
+        trial = self._trial
+        self.timeline = await safety_timeline(trial, self._steps, self._evaluation.results)
+        if trial.scenario.rubric and trial.parts.score_rubric is None:
+            self.rubric = RubricScore(name=trial.scenario.rubric, reason=NO_JUDGE)
+        elif trial.parts.score_rubric is not None and len(self._steps) == len(trial.scenario.steps):
+            self.rubric = await self._score(trial.parts.score_rubric)
+
+    async def _score(self, score: ScoreRubric) -> RubricScore:
+        """A rubric does not affect the verdict, so a failure to score it is only recorded in the score."""
+        trial = self._trial
+        tier = latency_tier(self._evaluation.results, self.latency)
+        materials = materials_of(self._steps[-1].result, trial.scenario.setup.virtual_fs)
+        try:
+            return _checked_score(await score(materials, tier, trial))
+        except Exception as error:  # noqa: BLE001 - see above
+            reason = f"not scored: {type(error).__name__}: {error}"
+            return RubricScore(name=trial.scenario.rubric or "rubric", reason=reason)
+
+
+def _checked_score(found: object) -> RubricScore:
+    """Raises `TypeError` if it is not a score, and `ValueError` for a score outside 0 to 1."""
+    if not isinstance(found, RubricScore):
+        raise TypeError(f"the judge returned {found!r}; expected a RubricScore")
+    scores = [*found.scores.values(), *([] if found.overall is None else [found.overall])]
+    if not all(0 <= score <= 1 for score in scores):
+        raise ValueError("a score is not between 0 and 1")
+    return found

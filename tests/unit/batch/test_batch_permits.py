@@ -4,8 +4,7 @@ import asyncio
 
 import pytest
 
-from steadyhand.batch.breaker import TOLERATED
-from steadyhand.batch.limits import OPENING_S, SPACING_S
+from steadyhand.batch.limits import OPENING_S, SPACING_S, TOLERATED
 from steadyhand.batch.permits import PermitDesk, RemoteGate
 from steadyhand.batch.provider import ProviderGate, ProviderLimits
 from steadyhand.engine.model_call import WAIT_LIMIT_S, OpenGate

@@ -2,8 +2,7 @@ import asyncio
 
 import pytest
 
-from steadyhand.batch.breaker import TOLERATED
-from steadyhand.batch.limits import OPENING_S, SPACING_S, WINDOW_S, Window
+from steadyhand.batch.limits import OPENING_S, SPACING_S, TOLERATED, WINDOW_S, Window
 from steadyhand.batch.provider import ProviderGate, ProviderLimits, provider_of
 from steadyhand.engine.model_call import WAIT_LIMIT_S
 from steadyhand.errors import ModelError
