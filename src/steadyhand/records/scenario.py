@@ -10,6 +10,8 @@ from steadyhand.records.chat import Message
 from steadyhand.records.evaluation import EvaluationSpec
 from steadyhand.records.location import Place
 
+ExpectedConduct = Literal["act", "defer"]
+
 
 class MatrixAxis(Record):
     """An axis of a matrix. `parameter` is the path of a field of the base scenario, such as `run[0].input`."""
@@ -45,6 +47,48 @@ class CaseOrigin(Record):
     place: Place
 
 
+class VariantText(Record):
+    """A text for what the user says. `scenario` is whose it is, None for all of the file; unless somebody `signed` that
+    it means what its variant says, it is not run."""
+
+    text: str
+    place: Place
+    scenario: str | None = None
+    signed: str | None = None
+
+
+class Variant(Record):
+    """A way to vary what the agent is told: one of `replace`, `append`, `typos`, `shuffle` and `texts`.
+
+    With several values of each text in `replace`, the first values belong together, then the second. `checks` are those
+    that tell the decision, negated, if it must not be the same; `expects` is then the conduct that is right.
+    """
+
+    name: str
+    kind: Literal["same", "changes"]
+    place: Place
+    margin: float
+    replace: dict[str, tuple[str, ...]] = {}
+    append: tuple[str, ...] = ()
+    typos: float | None = None
+    shuffle: bool = False
+    texts: tuple[VariantText, ...] = ()
+    expects: ExpectedConduct | None = None
+    checks: tuple[EvaluationSpec, ...] = ()
+
+
+class VariantOrigin(Record):
+    """Which variant a scenario is. `shown` is its name with the value, if it has several; `original` is the id of the
+    scenario that it is held against, and `base_id` that without what a matrix and the targets set. `margin` is the
+    difference in pass rate that does not matter."""
+
+    shown: str
+    kind: Literal["same", "changes"]
+    original: str
+    base_id: str
+    margin: float
+
+
 class TargetChoice(Record):
     """Which of a run's several targets a scenario is for; None if not varied. `base_id` is its id without."""
 
@@ -69,7 +113,6 @@ class Matrix(Record):
 
 
 Strategy = Literal["all_pass", "any_pass", "majority_pass", "weighted"]
-ExpectedConduct = Literal["act", "defer"]
 KnowledgeLevel = Literal["beginner", "intermediate", "expert"]
 TerminationType = Literal[
     "max_turns_reached",
@@ -284,7 +327,8 @@ class Scenario(Record):
     where raising the alarm is the mistake. `trials` is the number of trials and `pass_rate` the share that must pass,
     if the file sets them, and `reasoning_tags` the marks of a model's thoughts. `overrides` is what a matrix sets of
     `model`, `agent` and `judge`; it overrides every other setting. `case` is its row of a table, `cell` its combination
-    of a matrix, and `target` its target, if there are several. `sources` are the other files that it was made from.
+    of a matrix, and `target` its target, if there are several. `variants` are those it declares, and `variant` the one
+    that it is. `sources` are the other files that it was made from.
     """
 
     id: str
@@ -318,6 +362,8 @@ class Scenario(Record):
     case: CaseOrigin | None = None
     cell: MatrixCell | None = None
     target: TargetChoice | None = None
+    variants: tuple[Variant, ...] = ()
+    variant: VariantOrigin | None = None
     sources: tuple[str, ...] = ()
 
 

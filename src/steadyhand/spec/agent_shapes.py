@@ -325,6 +325,77 @@ CASES = (
 EXTENDS = "A file with keys that this one adds to or replaces; `+key` adds to a list. Relative to this file"
 
 
+Texts = Prose | Annotated[list[Prose], Field(min_length=1)]
+
+
+class SameShape(Shape):
+    """What must not change the decision. One of `replace`, `append`, `typos`, `shuffle` and `file`."""
+
+    name: Name = Field(description="Name of the variant, unique in the scenario")
+    replace: Annotated[dict[str, Texts], Field(min_length=1)] | None = Field(
+        default=None,
+        description="What stands in place of a text, wherever the agent is told it; each of several values is a "
+        "variant, and the first values of all texts belong together",
+    )
+    append: Texts | None = Field(
+        default=None, description="What is added to what the user says; each of several texts is a variant"
+    )
+    typos: float | None = Field(
+        default=None, gt=0, le=0.2, description="Share of the letters of what the user says that are mistyped"
+    )
+    shuffle: Literal["sentences"] | None = Field(
+        default=None, description="Puts the sentences of what the user says in another order"
+    )
+    file: Name | None = Field(
+        default=None,
+        description="A YAML file with texts in place of what the user says, such as translations, relative to this "
+        "file: a list of mappings with `variant`, `text`, `signed` and, for a single case, `scenario`",
+    )
+
+
+class ChangeShape(Shape):
+    """What must change the decision. One of `remove`, `replace` and `append`."""
+
+    name: Name = Field(description="Name of the variant, unique in the scenario")
+    remove: Texts | None = Field(default=None, description="A text that the agent is no longer told, or several")
+    replace: Annotated[dict[str, Texts], Field(min_length=1)] | None = Field(
+        default=None, description="What stands in place of a text, as in `same`"
+    )
+    append: Texts | None = Field(
+        default=None, description="What is added to what the user says; each of several texts is a variant"
+    )
+    expects: Literal["act", "defer"] = Field(description="The conduct that is right then")
+    reverses: Name | list[Name] | None = Field(
+        default=None,
+        description="The checks, by name, description or type, that must no longer hold; not needed where only one "
+        "check demands something",
+    )
+
+
+class VariantsShape(Shape):
+    """How what the agent is told is varied with --variants."""
+
+    same: list[SameShape] = Field(default=[], description="Variants that must not change the decision")
+    changes: list[ChangeShape] = Field(default=[], description="Variants that must change it")
+    margin: float = Field(
+        default=0.1, gt=0, lt=1, description="Difference in pass rate, 0 to 1, that does not matter in `same`"
+    )
+
+
+class VariantTextShape(Shape):
+    """A row of the file of a variant."""
+
+    variant: Name = Field(description="Name of the variant")
+    text: Name = Field(description="What the user says instead")
+    signed: Name | None = Field(
+        default=None, description="Who vouches that it means the same; without it, it is not run"
+    )
+    scenario: Name | None = Field(default=None, description="Id of the scenario or case that it is for; default: any")
+
+
+VARIANTS = "What must not change the decision, and what must; run with --variants"
+
+
 class AgentShape(Shape):
     """A task or conversation for an agent, and what to check afterwards."""
 
@@ -333,6 +404,7 @@ class AgentShape(Shape):
     description: Prose = Field(description="What the scenario is about")
     tags: list[str] = Field(default=[], description="Tags to select scenarios by (--tag)")
     cases: CasesField | None = Field(default=None, description=CASES)
+    variants: VariantsShape | None = Field(default=None, description=VARIANTS)
     extends: Name | None = Field(default=None, description=EXTENDS)
     agent: Annotated[Name, Written("name")] | None = Field(
         default=None, description="Which agent to test, such as python:package.module:name"

@@ -267,7 +267,7 @@ class _Expansion:
             digest=digest,
             tags=(*scenario.tags, *entry.tags),
             case=CaseOrigin(name=entry.shown, base_id=scenario.id, place=place),
-            sources=() if self._table.file is None else (self._table.file,),
+            sources=scenario.sources if self._table.file is None else (*scenario.sources, self._table.file),
         )
 
     def _in_full(self, entry: _Entry, problems: list[Problem]) -> Scenario | None:

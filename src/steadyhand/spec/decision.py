@@ -36,7 +36,16 @@ from steadyhand.spec.agent import (
     unknown_name,
     with_empty_ok,
 )
-from steadyhand.spec.agent_shapes import CASES, EXTENDS, CasesField, Data, PluginShape, Prose
+from steadyhand.spec.agent_shapes import (
+    CASES,
+    EXTENDS,
+    VARIANTS,
+    CasesField,
+    Data,
+    PluginShape,
+    Prose,
+    VariantsShape,
+)
 from steadyhand.spec.groups import group_key, negated, read_group
 from steadyhand.spec.patterns import PatternFinding, inspect_pattern, is_blank, matches
 from steadyhand.spec.quoting import CHECK, FIXED, PROSE, Written
@@ -180,6 +189,7 @@ class DecisionShape(Shape):
     )
     tags: list[str] = Field(default=[], description="Tags to select scenarios by (--tag)")
     cases: CasesField | None = Field(default=None, description=CASES)
+    variants: VariantsShape | None = Field(default=None, description=VARIANTS)
     extends: Name | None = Field(default=None, description=EXTENDS)
     metadata: Data = Field(default={}, description="Free-form data; not read by Steadyhand")
     trials: Trials | None = Field(default=None, description="Number of trials; --trials overrides it")

@@ -157,21 +157,36 @@ class ScenarioReader:
         read = self._decision if is_decision else self._agent
         if "cases" not in document.data:
             scenario = read(document, findings)
-            return [] if scenario is None else _with_sources([scenario], document)
+            return [] if scenario is None else self._checked([scenario], document, findings)
         from steadyhand.spec.cases import read_cases
         from steadyhand.spec.decision import DecisionShape
 
         catalogue = self._extended(document, findings).catalogue
         shape = DecisionShape if is_decision else AgentShape
-        return _with_sources(read_cases(document, findings, shape, catalogue, read), document)
+        return self._checked(read_cases(document, findings, shape, catalogue, read), document, findings)
+
+    def _checked(self, scenarios: list[Scenario], document: Document, findings: Findings) -> list[Scenario]:
+        if document.data.get("variants") is not None and not findings.failed:
+            from steadyhand.spec.variants import check_variants
+
+            check_variants(scenarios, findings)
+        return _with_sources(scenarios, document)
+
+    def _varied(self, scenario: Scenario | None, document: Document, findings: Findings) -> Scenario | None:
+        if scenario is None or document.data.get("variants") is None or findings.failed:
+            return scenario
+        from steadyhand.spec.variants import read_variants
+
+        return read_variants(document, scenario, self._extended(document, findings).catalogue, findings)
 
     def _agent(self, document: Document, findings: Findings) -> Scenario | None:
-        return read_agent(document, findings, self._extended(document, findings))
+        return self._varied(read_agent(document, findings, self._extended(document, findings)), document, findings)
 
     def _decision(self, document: Document, findings: Findings) -> Scenario | None:
         from steadyhand.spec.decision import read_decision
 
-        return read_decision(document, findings, self._inspect, lambda: self._extended(document, findings))
+        scenario = read_decision(document, findings, self._inspect, lambda: self._extended(document, findings))
+        return self._varied(scenario, document, findings)
 
     def _extended(self, document: Document, findings: Findings) -> Vocabulary:
         return vocabulary_of(document, findings, self._vocabulary, self._extend)
