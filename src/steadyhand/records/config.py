@@ -15,7 +15,7 @@ REASONING_TAGS = (
     "Marks around a model's thoughts at the start of an answer: names of tags, `harmony`, pairs such as "
     "`[THINK] [/THINK]`, or `none`. Default: the marks that models are known to use"
 )
-Name = Annotated[str, Meta(min_length=1)]
+NonEmpty = Annotated[str, Meta(min_length=1)]
 Count = Annotated[int, Meta(ge=1)]
 Amount = Annotated[float, Meta(gt=0)]
 _Price = Annotated[float, Meta(ge=0)]
@@ -29,7 +29,7 @@ class ProviderConfig(Record):
     `type` is the provider whose API it uses, if the user chose its name.
     """
 
-    type: Annotated[Name | None, doc("For a custom provider: the interface it uses. Default: openai")] = None
+    type: Annotated[NonEmpty | None, doc("For a custom provider: the interface it uses. Default: openai")] = None
     requests_per_minute: Annotated[Amount | None, doc("Maximum number of requests per minute")] = None
     tokens_per_minute: Annotated[Amount | None, doc("Maximum number of tokens per minute")] = None
     reasoning_tags: Annotated[tuple[str, ...] | None, doc(REASONING_TAGS)] = None
@@ -67,7 +67,7 @@ class CalibrationConfig(Record):
 
     required: Annotated[bool,
         doc("If true, the checks of a judge without a good enough calibration are inconclusive")] = False
-    file: Annotated[Name | None, doc("Where calibrations are kept. Default: calibration.json")] = None
+    file: Annotated[NonEmpty | None, doc("Where calibrations are kept. Default: calibration.json")] = None
     min_labels: Annotated[Count, doc("Minimum number of labels for a calibration")] = 20
     min_kappa: Annotated[_Kappa | None, doc("Minimum agreement with people's labels (Cohen's kappa)")] = 0.6
     max_false_pass: Annotated[_Share | None, doc("Maximum share of bad answers that the judge may pass")] = 0.1
@@ -83,36 +83,36 @@ class Config(Record):
 
     folder: Path
     file: Path | None = None
-    model: Annotated[Name | None, doc("Model under test, provider/model")] = None
-    judge: Annotated[Name | None, doc("Model that judges, provider/model")] = None
-    user_model: Annotated[Name | None, doc("Model that plays the user, provider/model")] = None
-    agent: Annotated[Name | None,
+    model: Annotated[NonEmpty | None, doc("Model under test, provider/model")] = None
+    judge: Annotated[NonEmpty | None, doc("Model that judges, provider/model")] = None
+    user_model: Annotated[NonEmpty | None, doc("Model that plays the user, provider/model")] = None
+    agent: Annotated[NonEmpty | None,
         doc("Agent under test, for scenarios that name none, such as python:package.module:name")] = None
-    environment: Annotated[Name | None, doc("For scenarios that name none. Default: local")] = None
-    env_file: Annotated[Name | None,
+    environment: Annotated[NonEmpty | None, doc("For scenarios that name none. Default: local")] = None
+    env_file: Annotated[NonEmpty | None,
         doc("File with environment variables for runs, such as .env. Without it, none is read")] = None
-    out: Annotated[Name | None, doc("Folder of run records")] = None
+    out: Annotated[NonEmpty | None, doc("Folder of run records")] = None
     seed: Annotated[int | None, doc("Random seed. Default: a new one for each run")] = None
     concurrency: int | None = None
     timeout_s: float | None = None
     retries: int | None = None
     wait_limit_s: float | None = None
     stall_limit_s: float | None = None
-    rubrics: Annotated[Name | None, doc("Folder of rubrics")] = None
+    rubrics: Annotated[NonEmpty | None, doc("Folder of rubrics")] = None
     sandbox: bool | None = None
     isolation: Annotated[IsolationChoice | None,
         doc("What keeps agents that Steadyhand starts from what they are judged by. Default: auto, the best that this "
             "machine can do")] = None
-    agent_can_read: Annotated[tuple[Name, ...],
+    agent_can_read: Annotated[tuple[NonEmpty, ...],
         doc("Files and folders that agents may read although trials are judged by them")] = ()
     allow_commands: bool | None = None
     strict_judge: bool | None = None
     votes: Annotated[Count | None,
         doc("Number of times a judge is asked about each check; the majority decides")] = None
-    judge_kind: Annotated[Name | None, doc("A plugin's kind of judge. Default: llm")] = None
-    user_kind: Annotated[Name | None, doc("A plugin's kind of simulated user. Default: llm")] = None
+    judge_kind: Annotated[NonEmpty | None, doc("A plugin's kind of judge. Default: llm")] = None
+    user_kind: Annotated[NonEmpty | None, doc("A plugin's kind of simulated user. Default: llm")] = None
     plugins: Annotated[tuple[PluginConfig, ...], doc("Plugins of the project; files are relative to this one")] = ()
-    models: Annotated[dict[str, Name], doc("Aliases, such as TEXT_SMALL, to provider/model")] = {}
+    models: Annotated[dict[str, NonEmpty], doc("Aliases, such as TEXT_SMALL, to provider/model")] = {}
     providers: Annotated[dict[str, ProviderConfig], doc("How to reach model providers, by name")] = {}
     agents: Annotated[dict[str, dict[str, Any]], doc("Options of agents, by kind")] = {}
     environments: Annotated[dict[str, dict[str, Any]], doc("Options of environments, by type")] = {}

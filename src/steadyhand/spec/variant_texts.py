@@ -31,14 +31,14 @@ _TOLD: dict[str, tuple[str, ...]] = {
     "DatabaseSeed": ("sql", "records"),
 }
 """Where the records of a scenario have what the agent is told, or may find out."""
-Change = Callable[[str], str]
+Rewording = Callable[[str], str]
 
 
-def saying(text: str) -> Change:
+def saying(text: str) -> Rewording:
     return lambda _: text
 
 
-def mapped(value: Any, change: Change) -> Any:
+def mapped(value: Any, change: Rewording) -> Any:
     """A copy with every text changed that the agent is told, or may find out."""
     if isinstance(value, str):
         return change(value)
@@ -76,7 +76,7 @@ def pattern_of(text: str) -> re.Pattern[str]:
     return re.compile(f"{before}{words}{after}")
 
 
-def replacing(values: Mapping[str, str]) -> Change:
+def replacing(values: Mapping[str, str]) -> Rewording:
     """All at once, so that no value is replaced itself; where nothing remains, nor does the space before it."""
     longest = sorted(values, key=len, reverse=True)
     parts = [
@@ -86,7 +86,7 @@ def replacing(values: Mapping[str, str]) -> Change:
     return lambda text: pattern.sub(lambda found: values[longest[(found.lastindex or 1) - 1]], text)
 
 
-def with_question(scenario: Scenario, change: Change) -> Scenario | None:
+def with_question(scenario: Scenario, change: Rewording) -> Scenario | None:
     """With a change in what the user says last before the agent first answers; None if that is not possible."""
     for index, step in enumerate(scenario.steps):
         task = step.task
@@ -114,7 +114,7 @@ def with_question(scenario: Scenario, change: Change) -> Scenario | None:
     return None
 
 
-def mistyping(share: float, draw: random.Random) -> Change:
+def mistyping(share: float, draw: random.Random) -> Rewording:
     """Swaps two neighbouring letters inside words, never in numbers or units."""
     state = draw.getstate()
 
@@ -133,7 +133,7 @@ def mistyping(share: float, draw: random.Random) -> Change:
     return mistype
 
 
-def shuffling(draw: random.Random) -> Change:
+def shuffling(draw: random.Random) -> Rewording:
     state = draw.getstate()
 
     def shuffle(text: str) -> str:

@@ -31,7 +31,7 @@ from steadyhand.spec.groups import negated
 from steadyhand.spec.matrix_axes import show_value
 from steadyhand.spec.validation import FieldPath, Findings, advice, describe, validate
 from steadyhand.spec.variant_texts import (
-    Change,
+    Rewording,
     finds,
     mapped,
     mistyping,
@@ -300,7 +300,7 @@ def _made(scenario: Scenario, variant: Variant) -> list[_Made]:
             several = next((each[number] for each in variant.replace.values() if len(each) > 1), None)
             shown = variant.name if several is None else f"{variant.name}: {show_value(several)}"
             made.append((shown, mapped(scenario, replacing(values))))
-    questions: list[Change | None] = [lambda text, more=more: f"{text.rstrip()} {more}" for more in variant.append]
+    questions: list[Rewording | None] = [lambda text, more=more: f"{text.rstrip()} {more}" for more in variant.append]
     questions += [mistyping(variant.typos, draw)] if variant.typos is not None else []
     questions += [shuffling(draw)] if variant.shuffle else []
     questions += [
