@@ -107,7 +107,7 @@ def test_decision(load_text):
     assert texts[2] == (
         "file.yaml:5:1: descripton: unknown key `descripton` (allowed: id, name, domain, description, messages, "
         "latency_budget, safety_invariants, pressure, constraint, rubric, expected_action, severity, expects, "
-        "plugins, examples, tags, cases, extends, metadata, trials, pass_rate, reasoning_tags)"
+        "plugins, examples, tags, cases, variants, extends, metadata, trials, pass_rate, reasoning_tags)"
     )
     assert texts[0] == "file.yaml:2:7: name: expected text, found 12"
     assert "did you mean `user`? (allowed: system, user, assistant)" in texts[3]

@@ -74,7 +74,7 @@ GOOD = [
     ("max_tokens", {"value": 1}),
     ("cost_below", {"value": 0.001}),
     ("javascript", {"expression": "reply.length < 9 && deeds.length === 0"}),
-    ("python", {"function": "./checks.py:is_polite", "timeout_ms": 500}),
+    ("python", {"function": "./checks.py:is_polite", "timeout_ms": 30000}),
 ]
 
 ASKS_NOTHING = [
