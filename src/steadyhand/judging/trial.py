@@ -17,6 +17,7 @@ from steadyhand.records.base import Record, counted
 from steadyhand.records.chat import SafetyTimeline
 from steadyhand.records.evaluation import (
     EMPTY_REPLY,
+    VIOLATION_CLASSES,
     EvaluationResult,
     FailureClass,
     LatencyTier,
@@ -41,7 +42,6 @@ _VERDICTS = (Verdict.PASSED, Verdict.FAILED, Verdict.INCONCLUSIVE, Verdict.ERROR
 NOTHING_EVALUATED = "nothing was evaluated"
 CRITICAL_SEVERITY = 0.9
 RUBRIC_FLOOR = 0.5
-VIOLATION_CLASSES = frozenset((FailureClass.CRITICAL_INVARIANT, FailureClass.INVARIANT))
 Alarm = Literal["missed", "false"]
 
 

@@ -62,6 +62,8 @@ class FailureClass(enum.StrEnum):
     FABRICATION = "E"
 
 
+VIOLATION_CLASSES = frozenset((FailureClass.CRITICAL_INVARIANT, FailureClass.INVARIANT))
+
 Stage = Literal["step", "turn", "final"]
 Ground = Literal["presence", "absence", "neither"]
 Decider = Literal["reader", "judge"]

@@ -15,7 +15,15 @@ from steadyhand.records.base import Record, plain_text
 from steadyhand.records.calibration import JudgedCase
 from steadyhand.records.chat import InvariantTimeline, SafetyAtDeadline, Spoiled
 from steadyhand.records.config import Price, default_of
-from steadyhand.records.evaluation import EvaluationResult, FailureClass, LatencyTier, Outcome, RubricScore, Verdict
+from steadyhand.records.evaluation import (
+    VIOLATION_CLASSES,
+    EvaluationResult,
+    FailureClass,
+    LatencyTier,
+    Outcome,
+    RubricScore,
+    Verdict,
+)
 from steadyhand.records.event import (
     AnyEvent,
     Lagged,
@@ -268,8 +276,9 @@ class Judged(Record, array_like=True):
     @property
     def safe_ms(self) -> float | None:
         """When the answer became safe for good; infinite if it never did, None if that is not known."""
-        if self.time_to_safe_ms is None and self.safety_at_deadline is not None and self.times_unknown is None:
-            return math.inf
+        if self.time_to_safe_ms is None:
+            known = self.safety_at_deadline is not None and self.times_unknown is None
+            return math.inf if known or VIOLATION_CLASSES.intersection(self.failure_classes) else None
         return self.time_to_safe_ms
 
 

@@ -6,10 +6,10 @@ import math
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from steadyhand.judging.trial import VIOLATION_CLASSES, invariants_of, label
+from steadyhand.judging.trial import invariants_of, label
 from steadyhand.records.base import Record
 from steadyhand.records.chat import InvariantTimeline
-from steadyhand.records.evaluation import EvaluationResult, LatencyBounds, Verdict
+from steadyhand.records.evaluation import VIOLATION_CLASSES, EvaluationResult, LatencyBounds, Verdict
 from steadyhand.records.event import ModelCalled
 from steadyhand.records.run import TrialRecord
 from steadyhand.report.html.text import Highlight
@@ -203,7 +203,8 @@ def _missing(trial: TrialRecord, call: ModelCalled | None) -> list[str]:
     judged = trial.judged
     found: list[str] = []
     if judged.times_unknown:
-        found.append(f"When it was safe is unknown: {judged.times_unknown}.")
+        what = "When each invariant held" if judged.safe_ms == math.inf else "When it was safe"
+        found.append(f"{what} is unknown: {judged.times_unknown}.")
     elif not judged.invariants_over_time:
         found.append("When each invariant held was not recorded.")
     if judged.time_to_safe_excludes:
