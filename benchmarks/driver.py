@@ -27,7 +27,7 @@ from benchmarks.scale import write_checks
 from benchmarks.throughput import SCENARIO
 from steadyhand.batch.local import Batch
 from steadyhand.batch.local_worker import LocalWorkers
-from steadyhand.batch.messages import CallEnd, Done, LeaveRequest, Order, Orders, Report, WorkerSetup
+from steadyhand.batch.messages import CallEnd, FinishedTrial, LeaveRequest, Order, Orders, Report, WorkerSetup
 from steadyhand.batch.provider import ProviderGate
 from steadyhand.batch.worker_pool import PoolSize, WorkerPool
 from steadyhand.children.channel import Channel, Frames, Kind, packed, read, receive_variables
@@ -150,14 +150,14 @@ class _Desk:
         done = [self._done(number, self._orders.pop(number)) for number, _ in orders.granted]
         parts = range(0, max(len(asks), len(done)), _AT_ONCE)
         return [
-            Report(asks=asks[at : at + _AT_ONCE], ends=ends[at : at + _AT_ONCE], done=done[at : at + _AT_ONCE])
+            Report(asks=asks[at : at + _AT_ONCE], ends=ends[at : at + _AT_ONCE], finished=done[at : at + _AT_ONCE])
             for at in parts
         ]
 
-    def _done(self, number: int, order: Order) -> Done:
+    def _done(self, number: int, order: Order) -> FinishedTrial:
         key = TrialKey(scenario_id=order.scenario_id, index=order.index)
         record = msgspec.structs.replace(self._record, key=key, seed=order.seed)
-        return Done(number, encode(record), None, encode(brief_of(record)))
+        return FinishedTrial(number, encode(record), None, encode(brief_of(record)))
 
 
 if __name__ == "__main__":

@@ -36,7 +36,7 @@ from steadyhand.http.client import HttpClient
 from steadyhand.http.stamps import Stamps
 from steadyhand.plugins.plugin import ModelSettings
 from steadyhand.records.chat import ChatRequest, Message
-from steadyhand.wire.dialect import Asking
+from steadyhand.wire.dialect import RequestSettings
 from steadyhand.wire.openai_chat import ChatCompletions
 
 CALLS = 5_000
@@ -49,7 +49,7 @@ REQUEST = ChatRequest(
         Message(role="user", content="Pressure is at 140 % and rising. What now?"),
     )
 )
-WIRE = ChatCompletions(asking=Asking(model="bench"))
+WIRE = ChatCompletions(settings=RequestSettings(model="bench"))
 
 Call = Callable[[], Awaitable[object]]
 """One worker's next call."""

@@ -238,13 +238,13 @@ class RunResult:
         if self.passed:
             return
         undone = [rate.scenario_id for rate in self.rates if rate.verdict is not Verdict.PASSED]
-        told = [f"{len(undone)} of {len(self.rates)} scenarios did not pass ({self.path})"]
+        paragraphs = [f"{len(undone)} of {len(self.rates)} scenarios did not pass ({self.path})"]
         if not self.complete:
-            told.append("the record is incomplete")
-        told += [self.evidence(scenario_id) for scenario_id in undone[:_SHOWN]]
+            paragraphs.append("the record is incomplete")
+        paragraphs += [self.evidence(scenario_id) for scenario_id in undone[:_SHOWN]]
         if len(undone) > _SHOWN:
-            told.append(f"and {len(undone) - _SHOWN} more")
-        raise AssertionError("\n\n".join(told))
+            paragraphs.append(f"and {len(undone) - _SHOWN} more")
+        raise AssertionError("\n\n".join(paragraphs))
 
     def evidence(self, scenario_id: str) -> str:
         """Why a scenario has its verdict: a summary line, then the checks and transcript of a trial that did not pass,
@@ -265,17 +265,17 @@ class RunResult:
         several = rate.total > 1
         details = list(render_details(record, page, numbered=several))
         if several:
-            told = [f"{scenario_id}: {rate.verdict.value}: {rate.reason}", *details]
+            lines = [f"{scenario_id}: {rate.verdict.value}: {rate.reason}", *details]
         else:  # the first line already contains the heading and the reason
             reason = record.judged.reason
             said = {f"  {line}" for line in page.wrap(reason, indent=2)}
-            told = [
+            lines = [
                 f"{scenario_id}: {rate.verdict.value}: {reason}",
                 *(each for each in details[1:] if each not in said),
             ]
         if len(undone) > 1:
-            told.append(f"  {len(undone) - 1} more of {rate.total} trials did not pass: steadyhand show {self.id}")
-        return "\n".join(told)
+            lines.append(f"  {len(undone) - 1} more of {rate.total} trials did not pass: steadyhand show {self.id}")
+        return "\n".join(lines)
 
     def to_json(self) -> str:
         """The complete JSON report. For a run with many trials, use `write_json`."""

@@ -48,9 +48,9 @@ class LocalWorkers:
                 await worker.channel.call("start", setup)
         except (ConnectionError, TimeoutError) as error:
             ended = await process.ended()
-            told = f"{name} did not start{f': its process ended{ended}' if ended else ''}{process.last_words()}"
+            reason = f"{name} did not start{f': its process ended{ended}' if ended else ''}{process.last_words()}"
             await worker.close(0.0)
-            raise SetupError(told) from error
+            raise SetupError(reason) from error
         except BaseException:
             await worker.close(0.0)
             raise
@@ -103,11 +103,11 @@ class _LocalWorker:
 
     async def _tell(self, reason: str) -> None:
         ended = await self._process.ended()
-        told = f"its process ended{ended}" if ended else f"it closed the connection{f' ({reason})' if reason else ''}"
-        told += self._process.last_words()
+        words = f"its process ended{ended}" if ended else f"it closed the connection{f' ({reason})' if reason else ''}"
+        words += self._process.last_words()
         self._process.kill()
         await asyncio.to_thread(self._process.bury)
-        self._lost(told)
+        self._lost(words)
 
 
 async def _serves_nothing(name: str, payload: msgspec.Raw) -> Any:

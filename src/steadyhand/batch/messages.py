@@ -84,7 +84,7 @@ class BackOff(Record, array_like=True):
     error: RemoteError | None = None
 
 
-class Done(NamedTuple):
+class FinishedTrial(NamedTuple):
     """A finished trial: its encoded record, compressed if `dictionary` (see `EncodedTrial`) says so, and the brief of
     it (see `brief_of`), for a driver that stores the record without reading it."""
 
@@ -97,7 +97,7 @@ class Done(NamedTuple):
 class Report(Record, array_like=True, omit_defaults=True):
     """From a worker to the driver. `spent` are encoded model calls, `notes` what to tell of the run."""
 
-    done: list[Done] = []
+    finished: list[FinishedTrial] = []
     asks: list[LeaveRequest] = []
     ends: list[CallEnd] = []
     spent: list[bytes] = []

@@ -240,17 +240,17 @@ class Estimate(Record):
         least, most = self.turns_at_least, self.turns_at_most
         turns = f"{least}" if least == most else f"{least} to {most}"
         if self.asks_model <= {"once"}:
-            told = [f"{turns} model call{'' if most == 1 else 's'}"]
+            parts = [f"{turns} model call{'' if most == 1 else 's'}"]
         else:
             noun = f"turn{'' if most == 1 else 's'} of the agent"
-            told = [f"{turns} {noun}" + (", each at least one model call" if "unknown" not in self.asks_model else "")]
+            parts = [f"{turns} {noun}" + (", each at least one model call" if "unknown" not in self.asks_model else "")]
         if self.user_turns:
-            told.append(f"up to {counted(self.user_turns, 'model call')} for the simulated user")
+            parts.append(f"up to {counted(self.user_turns, 'model call')} for the simulated user")
         if self.judge_checks:
-            told.append(f"up to {counted(self.judge_checks, 'check')} by a judge")
+            parts.append(f"up to {counted(self.judge_checks, 'check')} by a judge")
         noun = "combination" if self.combinations == self.scenarios else "scenario"
         many = f"{counted(self.trials, 'trial')} of {counted(self.scenarios, noun)}"
-        return f"{many}: {'; '.join(told)}"
+        return f"{many}: {'; '.join(parts)}"
 
 
 class _Cost(Record):

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from steadyhand.batch.messages import Done, Order, Orders, Report
+from steadyhand.batch.messages import FinishedTrial, Order, Orders, Report
 from steadyhand.batch.permits import PermitDesk
 from steadyhand.batch.provider import ProviderGate
 from steadyhand.children.channel import RemoteError
@@ -78,10 +78,10 @@ class Launch(Protocol):
 class _Job:
     __slots__ = ("done", "given_at", "losses", "number", "planned")
 
-    def __init__(self, number: int, planned: PlannedTrial, done: asyncio.Future[Done]) -> None:
+    def __init__(self, number: int, planned: PlannedTrial, done: asyncio.Future[FinishedTrial]) -> None:
         self.number: int = number
         self.planned: PlannedTrial = planned
-        self.done: asyncio.Future[Done] = done
+        self.done: asyncio.Future[FinishedTrial] = done
         self.losses: int = 0
         self.given_at: float = 0.0
 
@@ -146,7 +146,7 @@ class _Worker:
             self.suspects -= job.suspected
         return job
 
-    def measure(self, jobs: Sequence[_Job]) -> None:
+    def set_prefetch(self, jobs: Sequence[_Job]) -> None:
         """A worker that finishes many trials per round trip gets a few more than it can run at once, so that it is
         never idle. One whose trials take long does not, because assigned trials cannot be taken back.
 
@@ -276,7 +276,7 @@ class WorkerPool:
         self._deal_soon()
         return self._decoded(planned, await job.done)
 
-    def _decoded(self, planned: PlannedTrial, done: Done) -> TrialRecord:
+    def _decoded(self, planned: PlannedTrial, done: FinishedTrial) -> TrialRecord:
         """Its brief, or the whole record from a worker that sends none. Decoded when it is about to be kept: a record
         that is used and freed at once costs half as much as one that waits among hundreds of others."""
         try:
@@ -413,14 +413,14 @@ class WorkerPool:
         for wait in report.back_offs:
             worker.desk.back_off(wait)
         ended: list[_Job] = []
-        for done in report.done:
+        for done in report.finished:
             job = worker.take_back(done.number)
             if job is not None and not job.done.done():
                 job.done.set_result(done)
                 ended.append(job)
         if ended:
             if self._size.ahead:
-                worker.measure(ended)
+                worker.set_prefetch(ended)
                 self._count_places()
             self._deal_soon()
 
@@ -431,13 +431,13 @@ class WorkerPool:
         again = [job for job in worker.jobs.values() if not job.done.done()]
         worker.jobs.clear()
         worker.link = None
-        told = f"{name} was lost: {reason}"
-        self._note(f"{told}; {len(again)} trials will be rerun by other workers" if again else told)
+        lost = f"{name} was lost: {reason}"
+        self._note(f"{lost}; {len(again)} trials will be rerun by other workers" if again else lost)
         for job in reversed(again):
             job.losses += 1
             if job.losses >= MOST_LOSSES:
                 job.done.set_exception(
-                    TrialError(f"{MOST_LOSSES} workers were lost while running this trial, most recently: {told}")
+                    TrialError(f"{MOST_LOSSES} workers were lost while running this trial, most recently: {lost}")
                 )
             else:
                 (self._suspects if job.suspected else self._waiting).appendleft(job)

@@ -188,8 +188,8 @@ class HttpModel:
             raise _OtherWire(other)
         error = status_error(self._endpoint, status, message, code=error_code(body), headers=response.headers)
         if made.kept is not None:
-            told = self._masked(body).decode("utf-8", "replace")
-            error.answer = ServerAnswer(status=status, headers=made.headers, body=told)
+            shown = self._masked(body).decode("utf-8", "replace")
+            error.answer = ServerAnswer(status=status, headers=made.headers, body=shown)
         raise error
 
     def _clients_headers(self, made: _Try) -> dict[str, str]:
@@ -206,11 +206,11 @@ class HttpModel:
             passed["content-type"] = given["content-type"]
         return {name: self._masked(value.encode("latin-1")).decode("latin-1") for name, value in passed.items()}
 
-    def _masked(self, told: bytes) -> bytes:
+    def _masked(self, data: bytes) -> bytes:
         """What an error or a header says, without the key: that is the user's, and the agent only has a placeholder.
         Answers are passed on as they are: what looks like the key there is the model's own text."""
         key = self._endpoint.key.encode()
-        return told.replace(key, b"***") if key in told and maskable(self._endpoint.key) else told
+        return data.replace(key, b"***") if key in data and maskable(self._endpoint.key) else data
 
     async def _relay_stream(
         self, connection: Connection, response: Response, made: _Try, listener: Listener, deadline: float

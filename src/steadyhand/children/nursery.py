@@ -102,12 +102,12 @@ class _Copy(Handle):
         if self._code is None:
             self._control.settimeout(timeout)
             try:
-                told = self._control.recv(_NUMBER)
+                exit_code = self._control.recv(_NUMBER)
             except (BlockingIOError, TimeoutError) as error:
                 raise subprocess.TimeoutExpired(str(self.pid), timeout or 0.0) from error
             except OSError:
-                told = b""
-            self._code = int(told) if told else -signal.SIGKILL  # the nursery has ended, and it with it
+                exit_code = b""
+            self._code = int(exit_code) if exit_code else -signal.SIGKILL  # the nursery has ended, and it with it
         return self._code
 
     def release(self) -> None:
@@ -150,21 +150,21 @@ class _Attendant:
                 os._exit(1)
         os.close(connection)
         os.close(output)
-        told = socket.socket(fileno=control)
-        told.sendall(str(pid).encode())
+        watcher = socket.socket(fileno=control)
+        watcher.sendall(str(pid).encode())
         pidfd = os.pidfd_open(pid)
-        self._alive[pidfd] = pid, told
+        self._alive[pidfd] = pid, watcher
         self._waiting.register(pidfd, selectors.EVENT_READ, pid)
-        self._waiting.register(told, selectors.EVENT_READ, pid)
+        self._waiting.register(watcher, selectors.EVENT_READ, pid)
         return True
 
     def _become_copy(self, nursery: int, mark: str, connection: int, output: int, control: int) -> None:
         self._requests.close()
         self._waiting.close()
         os.close(control)
-        for pidfd, (_, told) in self._alive.items():
+        for pidfd, (_, watcher) in self._alive.items():
             os.close(pidfd)
-            told.close()
+            watcher.close()
         os.dup2(output, 1)
         os.dup2(output, 2)
         os.close(output)
@@ -174,19 +174,19 @@ class _Attendant:
 
     def _tell_end(self, pidfd: int) -> None:
         """It is left as a zombie, so that nobody else gets its ID as long as the driver may still use it."""
-        pid, told = self._alive.pop(pidfd)
+        pid, watcher = self._alive.pop(pidfd)
         self._waiting.unregister(pidfd)
         os.close(pidfd)
         found = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
         assert found is not None
         code = found.si_status if found.si_code == os.CLD_EXITED else -found.si_status
         with contextlib.suppress(OSError):
-            told.sendall(str(code).encode())
+            watcher.sendall(str(code).encode())
 
-    def _forget(self, told: object, pid: int) -> None:
-        assert isinstance(told, socket.socket)
-        self._waiting.unregister(told)
-        told.close()
+    def _forget(self, watcher: object, pid: int) -> None:
+        assert isinstance(watcher, socket.socket)
+        self._waiting.unregister(watcher)
+        watcher.close()
         for pidfd, (each, _) in list(self._alive.items()):
             if each == pid:
                 del self._alive[pidfd]

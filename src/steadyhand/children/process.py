@@ -233,7 +233,7 @@ class ChildProcess(SupervisedProcess):
         marks = marks_of(mark)
         started = _started(
             lambda fd: room([*python, "-P", "-u", "-c", _BEGIN, str(fd), json.dumps(sys.path), main]),
-            {**{each: told for each, told in variables.items() if _needed_at_start(each)}, **marks},
+            {**{each: value for each, value in variables.items() if _needed_at_start(each)}, **marks},
         )
         super().__init__(*started, mark)
         with contextlib.suppress(OSError):  # it died immediately, which is reported at the first call

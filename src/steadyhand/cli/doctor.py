@@ -120,8 +120,8 @@ def _tell(agent: str, trial: TrialRecord) -> int:
 def _happened(trial: TrialRecord, what: Visible) -> str:
     """What was seen of it in this turn, such as `doctor.ping, lookup (2)`."""
     times = Counter(name for event in trial.events if (name := _seen_of(event, what)) is not None)
-    told = [one_line(name) + (f" ({count})" if count > 1 else "") for name, count in times.most_common(_MOST)]
-    return ", ".join(told) + (" ..." if len(times) > _MOST else "") or "nothing in this turn"
+    listed = [one_line(name) + (f" ({count})" if count > 1 else "") for name, count in times.most_common(_MOST)]
+    return ", ".join(listed) + (" ..." if len(times) > _MOST else "") or "nothing in this turn"
 
 
 def _seen_of(event: AnyEvent, what: Visible) -> str | None:

@@ -32,7 +32,7 @@ def _complete_path(ctx: click.Context, param: click.Parameter, incomplete: str) 
     return [CompletionItem(incomplete, type="file")]
 
 
-class _Named(click.Path):
+class _WritablePath(click.Path):
     """A file or folder to write; `-` is not allowed."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
@@ -61,8 +61,8 @@ class Grouped(click.Option):
             parser.add_option(self, [self.former_flag], dest=self.name, action=action)
 
 
-FOLDER = _Named(path_type=Path, file_okay=False)
-FILE = _Named(path_type=Path, dir_okay=False)
+FOLDER = _WritablePath(path_type=Path, file_okay=False)
+FILE = _WritablePath(path_type=Path, dir_okay=False)
 paths = click.argument("paths", nargs=-1, required=True, metavar="PATH...", shell_complete=_complete_path)
 optional_paths = click.argument("paths", nargs=-1, metavar="PATH...", shell_complete=_complete_path)
 no_progress = click.option("--no-progress", is_flag=True, cls=Grouped, heading="Output", help="Do not show progress.")
@@ -221,7 +221,7 @@ def _made(option: Option, field: msgspec.structs.FieldInfo, value: dict[str, Any
 
 def _help(option: Option, command: str) -> str:
     text = option.elsewhere.get(command, option.help)
-    return text if "[default" in text or not option.told_default else f"{text} [default: {option.told_default}]"
+    return text if "[default" in text or not option.default_text else f"{text} [default: {option.default_text}]"
 
 
 def _value(kind: Any, bounds: msgspec.Meta | None, option: Option) -> dict[str, Any]:

@@ -127,11 +127,11 @@ class Reports(Record):
         commands=_REPORTING, opens="file")] = None
     junit_inconclusive: Annotated[JunitInconclusive | None, _OUTPUT("--junit-inconclusive",
         "How JUnit shows an inconclusive scenario.", commands=_REPORTING,
-        told="error where CI is set, else skipped")] = None
+        default_text="error where CI is set, else skipped")] = None
     html_file: Annotated[Path | None, _OUTPUT("--html",
         "Write an HTML report, one file for a browser; - for stdout.", commands=_REPORTING, opens="file")] = None
     transcripts: Annotated[Transcripts | None, _OUTPUT("--transcript", "Which transcripts to show.",
-        commands=_REPORTING, told="trials that did not pass, or a single conversation")] = None
+        commands=_REPORTING, default_text="trials that did not pass, or a single conversation")] = None
     quiet: Annotated[bool, _OUTPUT("-q/--quiet", "Show only what did not pass, and the totals.",
         commands=_REPORTING)] = False
     verbose: Annotated[bool, _OUTPUT("-v/--verbose", "Show every trial, passed or not, in full.",
@@ -181,9 +181,9 @@ def show_run(reading: Reading, reports: Reports, view: View | None = None) -> No
     if reports.json_file is not None:
         from steadyhand.report.json import to_json
 
-        told = to_json(reading)
-        unwritten += write_report(reports.json_file, map(harmless_json, told) if reports.to_stdout else told)
-        told.close()  # if it could not be written to its end, the other reports still need the rest of the trials
+        document = to_json(reading)
+        unwritten += write_report(reports.json_file, map(harmless_json, document) if reports.to_stdout else document)
+        document.close()  # if it could not be written to its end, the other reports still need the rest of the trials
     if reports.junit_file is not None:
         from steadyhand.report.junit import to_junit
 
@@ -242,9 +242,9 @@ def carry_out(run: Run, reports: Reports, *, silent: bool, otel: str | None = No
 
 
 def _exporter(url: str, variables: Mapping[str, str]) -> OtelExporter:
-    from steadyhand.report.otel import OtelExporter, target_of  # few runs export traces
+    from steadyhand.report.otel import OtelExporter, endpoint_of  # few runs export traces
 
-    return OtelExporter(target_of(url, variables))
+    return OtelExporter(endpoint_of(url, variables))
 
 
 def tell_flaws(*readings: Reading | None) -> None:

@@ -78,8 +78,8 @@ class Doubts:
             )
         stale = self._stale(found, spec, judge, cast, judges)
         if stale is not None:
-            told = f"the calibration of the judge {judge.value} is stale"
-            return f"not decided, as {told}: {stale} since; calibrate it again"
+            stale_judge = f"the calibration of the judge {judge.value} is stale"
+            return f"not decided, as {stale_judge}: {stale} since; calibrate it again"
         short = shortfall(found.overall, self._settings.config.calibration)
         return None if short is None else f"not decided: the judge {judge.value} is below the bar: {short}"
 
@@ -182,12 +182,12 @@ class Cases:
         return self._runs[name]
 
 
-class Asked(NamedTuple):
+class Judgements(NamedTuple):
     cases: tuple[JudgedCase, ...]
     spent: Spent
 
 
-async def ask_cases(builder: Builder, cases: Sequence[LabelledCase], prices: Prices) -> Asked:
+async def ask_cases(builder: Builder, cases: Sequence[LabelledCase], prices: Prices) -> Judgements:
     """Ask the judge about labelled checks of one stored trial, with the same prompt as for any trial.
 
     No rubric is scored, and a judge that may not decide is asked too.
@@ -201,7 +201,7 @@ async def ask_cases(builder: Builder, cases: Sequence[LabelledCase], prices: Pri
     record = await rejudge(build, first.stored, origin=first.origin, only=only)
     results = {key_of(result): result for result in record.evaluations}
     found = [_judged(case, results.get(key_of(case.result)), record) for case in cases]
-    return Asked(tuple(found), cost_of_trial(record, prices).total)
+    return Judgements(tuple(found), cost_of_trial(record, prices).total)
 
 
 def _judged(case: LabelledCase, result: EvaluationResult | None, record: TrialRecord) -> JudgedCase:
@@ -225,11 +225,11 @@ def by_trial(cases: Iterable[LabelledCase]) -> list[list[LabelledCase]]:
     return list(found.values())
 
 
-async def ask_all(builder: Builder, cases: Sequence[LabelledCase], prices: Prices, *, concurrency: int) -> Asked:
+async def ask_all(builder: Builder, cases: Sequence[LabelledCase], prices: Prices, *, concurrency: int) -> Judgements:
     """Ask about all cases, with this many trials at once."""
     gate = asyncio.Semaphore(concurrency)
 
-    async def ask(group: Sequence[LabelledCase]) -> Asked:
+    async def ask(group: Sequence[LabelledCase]) -> Judgements:
         async with gate:
             return await ask_cases(builder, group, prices)
 
@@ -238,7 +238,7 @@ async def ask_all(builder: Builder, cases: Sequence[LabelledCase], prices: Price
     spent = Spent()
     for task in asked:
         spent = spent.plus(task.result().spent)
-    return Asked(tuple(case for task in asked for case in task.result().cases), spent)
+    return Judgements(tuple(case for task in asked for case in task.result().cases), spent)
 
 
 class Canaries:
@@ -274,8 +274,8 @@ class Canaries:
         try:
             asked = await ask_cases(builder, group, prices)
         except Exception as error:  # noqa: BLE001 - told beside the hit rate
-            told = f"{type(error).__name__}: {error}"
-            self._skipped += [f"line {case.label.line}: {told}" for case in group]
+            failure = f"{type(error).__name__}: {error}"
+            self._skipped += [f"line {case.label.line}: {failure}" for case in group]
             return
         self._judged += asked.cases
         self._spent = self._spent.plus(asked.spent)

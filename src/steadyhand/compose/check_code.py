@@ -98,8 +98,8 @@ def find_code(scenarios: Sequence[Scenario], registries: ScenarioRegistries) -> 
             try:
                 not_run += [file.spec] if file.path else []
             except SetupError as error:
-                told = str(error).removeprefix(f"{file.spec.place}: ")
-                problems.append(Problem(place=file.spec.place, message=told, code="missing-file", level="error"))
+                message = str(error).removeprefix(f"{file.spec.place}: ")
+                problems.append(Problem(place=file.spec.place, message=message, code="missing-file", level="error"))
     return CodeFindings(problems, not_run)
 
 

@@ -12,7 +12,7 @@ import msgspec
 from steadyhand.errors import SetupError, StoreError
 from steadyhand.judging.baseline import Baseline, side_of
 from steadyhand.judging.comparison_side import Sample, SampleCollector, Side, TrialFacts
-from steadyhand.judging.run_comparison import Change, Comparison, ToldMessage, ToldTrial, compare_sides
+from steadyhand.judging.run_comparison import Change, Comparison, MessageExcerpt, TrialExcerpt, compare_sides
 from steadyhand.reading.run import Reading
 from steadyhand.reading.samples import check_label, paired_id, unit_of
 from steadyhand.records.base import Record
@@ -34,7 +34,7 @@ class ComparedSource(Record):
     `reading` is that of its record, if it is a run."""
 
     side: Side
-    trial: Callable[[str, int, str], ToldTrial | None]
+    trial: Callable[[str, int, str], TrialExcerpt | None]
     reading: Reading | None = None
 
     def only(self, target: str) -> ComparedSource:
@@ -82,14 +82,14 @@ def read_source(reading: Reading) -> ComparedSource:
     """A run by its record."""
     header, targets = reading.header, reading.header.targets
 
-    def trial(scenario_id: str, index: int, target: str) -> ToldTrial | None:
+    def trial(scenario_id: str, index: int, target: str) -> TrialExcerpt | None:
         found = reading.trial(TrialKey(scenario_id=scenario_id, index=index))
         if found is None or unit_of(scenario_id, found.agent, found.model, targets.get(scenario_id))[1] != target:
             return None
         said: list[tuple[Role, str]] = [
             (each.message.role, each.message.content) for each in exported_transcript(found)
         ]
-        return _told(found.key, found.judged.verdict, found.judged.reason, said)
+        return _excerpt(found.key, found.judged.verdict, found.judged.reason, said)
 
     side = Side(
         name=header.id,
@@ -102,15 +102,15 @@ def read_source(reading: Reading) -> ComparedSource:
     return ComparedSource(side=side, trial=trial, reading=reading)
 
 
-def _told(key: TrialKey, verdict: Verdict, reason: str, said: Sequence[tuple[Role, str]]) -> ToldTrial:
+def _excerpt(key: TrialKey, verdict: Verdict, reason: str, said: Sequence[tuple[Role, str]]) -> TrialExcerpt:
     shown = said[-MESSAGES:]
-    return ToldTrial(
+    return TrialExcerpt(
         scenario_id=key.scenario_id,
         trial=key.index,
         verdict=verdict,
         reason=reason,
         messages=tuple(
-            ToldMessage(role=role, content=content[:MESSAGE_LENGTH], cut=max(len(content) - MESSAGE_LENGTH, 0))
+            MessageExcerpt(role=role, content=content[:MESSAGE_LENGTH], cut=max(len(content) - MESSAGE_LENGTH, 0))
             for role, content in shown
         ),
         left_out=len(said) - len(shown),
@@ -229,7 +229,7 @@ def _of_file(path: Path) -> ComparedSource:
     raise StoreError(f"{path} is not a run record, JSON report or baseline: it has neither `format` nor `baseline`")
 
 
-def _no_trial(scenario_id: str, index: int, target: str) -> ToldTrial | None:
+def _no_trial(scenario_id: str, index: int, target: str) -> TrialExcerpt | None:
     """A baseline has counts only."""
     return None
 
@@ -251,12 +251,12 @@ def _of_report(report: _Report) -> ComparedSource:
         (fact.recorded_id, fact.index, fact.target): each for fact, each in zip(facts, report.trials, strict=True)
     }
 
-    def trial(scenario_id: str, index: int, target: str) -> ToldTrial | None:
+    def trial(scenario_id: str, index: int, target: str) -> TrialExcerpt | None:
         found = by_key.get((scenario_id, index, target))
         if found is None:
             return None
         key = TrialKey(scenario_id=scenario_id, index=index)
-        return _told(key, found.verdict, found.reason, [(each.role, each.content) for each in found.transcript])
+        return _excerpt(key, found.verdict, found.reason, [(each.role, each.content) for each in found.transcript])
 
     side = Side(
         name=report.run.id,
@@ -314,11 +314,11 @@ def compare_sources(
     given = _named_apart(given)
     found = compare_sides([each.side for each in given], confidence=confidence, pair_changed=pair_changed)
     first, *others = given
-    told = [
+    with_transcripts = [
         msgspec.structs.replace(each, changes=list(_shown(each.changes, first, other)))
         for each, other in zip(found.comparisons, others, strict=True)
     ]
-    return msgspec.structs.replace(found, comparisons=told)
+    return msgspec.structs.replace(found, comparisons=with_transcripts)
 
 
 def _named_apart(sources: Sequence[ComparedSource]) -> list[ComparedSource]:
@@ -354,5 +354,5 @@ def _shown(changes: Iterable[Change], first: ComparedSource, other: ComparedSour
         )
 
 
-def _found(source: ComparedSource, target: str, trial: ToldTrial | None) -> ToldTrial | None:
+def _found(source: ComparedSource, target: str, trial: TrialExcerpt | None) -> TrialExcerpt | None:
     return trial and (source.trial(trial.scenario_id, trial.trial, target) or trial)

@@ -79,7 +79,7 @@ class Execution:
         self._lag: LagMonitor | None = None
         self._workers: Workers | None = None
         self._nursery: Nursery | None = None
-        self._told: dict[str, None] = {}
+        self._workers_notes: dict[str, None] = {}
         self._budget: SpendingLimit = budget_of(run)
         if run.record is not None and self._budget.limited:
             self._budget.count_spent(RunReader.open(run.record).trials())
@@ -125,8 +125,8 @@ class Execution:
         run = self._run
 
         def note(message: str) -> None:
-            if message not in self._told:  # every worker finds what the others find
-                self._told[message] = None
+            if message not in self._workers_notes:  # every worker finds what the others find
+                self._workers_notes[message] = None
                 _tell(observers, message)
 
         self._gate = build_gate(run.providers, run.settings, note, spaced=not run.uses_workers)
@@ -444,5 +444,5 @@ class RunWatch:
             await asyncio.sleep(_STALL_LOOK_S)
             gate = self._gate
             if gate is not None and gate.failing_s() >= self._limit_s and gate.waiting_calls() >= self._running > 0:
-                told = f"nothing has succeeded for {gate.failing_s():.0f} s (--stall-limit {self._limit_s:g})"
-                return f"{told}; the run was ended: {gate.last_refusal()}"
+                stalled = f"nothing has succeeded for {gate.failing_s():.0f} s (--stall-limit {self._limit_s:g})"
+                return f"{stalled}; the run was ended: {gate.last_refusal()}"

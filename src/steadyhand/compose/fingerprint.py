@@ -153,7 +153,7 @@ class Fingerprints:
         """The digests of a scenario's parts, by a readable name."""
         settings, config, environment = self._settings, self._settings.config, cast.environment.value
         tags = cast.reasoning_tags
-        told: dict[str, Any] = {
+        parts: dict[str, Any] = {
             "the model": self._model(cast.tested, cast),
             "the agent": self._agent(cast) if needs_agent(cast.scenario) else None,
             JUDGE_PART: self._judge(cast),
@@ -177,7 +177,7 @@ class Fingerprints:
             ],
             "the recording that is replayed": self._replayed(settings.options.replay),
         }
-        return {SCENARIO_PART: cast.scenario.digest, **{name: short(what) for name, what in told.items() if what}}
+        return {SCENARIO_PART: cast.scenario.digest, **{name: short(what) for name, what in parts.items() if what}}
 
     def judge(self, chosen: Choice, cast: Cast) -> str:
         """A digest of a judge: the model, its address and its options."""

@@ -342,9 +342,9 @@ def asks_judge(spec: EvaluationSpec, registry: Registry) -> bool:
     try:
         return declares_judge(evaluator, evaluator.params.model_validate(spec.params))
     except Exception as error:
-        told = f"{type(error).__name__}: {error}"
+        failure = f"{type(error).__name__}: {error}"
         raise SetupError(
-            f"{spec.place}: evaluator {spec.type!r} cannot say whether it needs a judge: {told}"
+            f"{spec.place}: evaluator {spec.type!r} cannot say whether it needs a judge: {failure}"
         ) from error
 
 

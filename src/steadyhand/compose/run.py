@@ -24,7 +24,7 @@ from steadyhand.compose.scenarios import (
     with_safe_ids,
 )
 from steadyhand.compose.settings import Settings, save_options
-from steadyhand.compose.trust import named_by, untrusted
+from steadyhand.compose.trust import trust_requests, untrusted
 from steadyhand.errors import FileError, SetupError
 from steadyhand.judging.rates import (
     percent,
@@ -137,7 +137,7 @@ class Run:
     def _needs_trust(self) -> str | None:
         settings = self.settings
         outside = [cast for cast in self.casts.all(self.scenarios) if not cast.trusted]
-        found = [named for cast in outside for named in named_by(cast, settings)]
+        found = [each for cast in outside for each in trust_requests(cast, settings)]
         return self.redactor.text(untrusted(found, settings.project)) if found else None
 
     def _header(self, options: RunOptions) -> RunHeader:
@@ -201,9 +201,9 @@ class Run:
             required = required_of(self.header, scenario_id) or 1.0
             needed = fewest_passes(required, self.header.alpha)
             if needed is not None and trials < needed:
-                told = f"--until decided can never say passed with {trials} trials: {percent(required)} at alpha "
-                told += f"{self.header.alpha:g} needs at least {needed}, all passed"
-                short[told] = short.get(told, 0) + 1
+                problem = f"--until decided can never say passed with {trials} trials: {percent(required)} at alpha "
+                problem += f"{self.header.alpha:g} needs at least {needed}, all passed"
+                short[problem] = short.get(problem, 0) + 1
         return [f"{message} ({count} scenarios)" if count > 1 else message for message, count in short.items()]
 
     def sources(self) -> dict[str, str]:

@@ -38,8 +38,8 @@ def _targets(scenario: Scenario, models: Sequence[str], agents: Sequence[str]) -
 
 
 def _named(scenario: Scenario, choice: TargetChoice) -> str:
-    told = ",".join(f"{name}={shown}" for name, shown in _shown(choice).items())
-    return f"{scenario.id[:-1]},{told}]" if scenario.cell is not None else f"{scenario.id}[{told}]"
+    settings = ",".join(f"{name}={shown}" for name, shown in _shown(choice).items())
+    return f"{scenario.id[:-1]},{settings}]" if scenario.cell is not None else f"{scenario.id}[{settings}]"
 
 
 def _shown(choice: TargetChoice) -> dict[str, str]:

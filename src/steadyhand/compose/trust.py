@@ -1,7 +1,7 @@
 """Finds what a scenario from outside the project would run on this machine, and whether the user allowed it.
 
-This is the only place that decides: `named_by` lists what a scenario names; `Project` in `spec/config.py` defines which
-files belong to the user.
+This is the only place that decides: `trust_requests` lists what a scenario names; `Project` in `spec/config.py` defines
+which files belong to the user.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _SHOWN = 8
 _LONGEST = 77
 
 
-class Named(NamedTuple):
+class TrustRequest(NamedTuple):
     """Something that a scenario names and that needs trust: `what` it is in words, and the `place` in the file."""
 
     what: str
     place: Place
 
 
-def named_by(cast: Cast, settings: Settings) -> list[Named]:
+def trust_requests(cast: Cast, settings: Settings) -> list[TrustRequest]:
     """What the scenario names that needs trust if it comes from outside the project.
 
     That is code and commands that would run on this machine, and files beyond its own folder. What the command line or
@@ -48,10 +48,10 @@ def named_by(cast: Cast, settings: Settings) -> list[Named]:
     files = check_files(cast.scenario, cast.registry)
     plugins = (ref for ref in cast.scenario.plugins if ref.enabled and names_code(ref.name))
     return [
-        *(Named(f"plugin {ref.name}", ref.place) for ref in plugins),
+        *(TrustRequest(f"plugin {ref.name}", ref.place) for ref in plugins),
         *_agent(cast),
         *_commands(cast, settings),
-        *(Named(f"{file.spec.type} {file.name}", file.spec.place) for file in files),
+        *(TrustRequest(f"{file.spec.type} {file.name}", file.spec.place) for file in files),
         *_services(cast.scenario),
         *_database(cast),
         *_sources(cast.scenario),
@@ -60,7 +60,7 @@ def named_by(cast: Cast, settings: Settings) -> list[Named]:
     ]
 
 
-def untrusted(found: Sequence[Named], project: Project) -> str:
+def untrusted(found: Sequence[TrustRequest], project: Project) -> str:
     """One line: what would have run, and how to allow it."""
     listed = [f"{named.what} ({named.place})" for named in dict.fromkeys(found)]
     more = f"; and {len(listed) - _SHOWN} more" if len(listed) > _SHOWN else ""
@@ -75,8 +75,8 @@ def require_trusted_record(record: Path, options: RunOptions, project: Project, 
     names anything that would run or be read on this machine."""
     if project.trusts(record):
         return
-    chosen = [told for name, option in declared_by(RunOptions).items()
-              for told in _guarded(option, getattr(options, name), runs_agents=runs_agents)]  # fmt: skip
+    chosen = [given for name, option in declared_by(RunOptions).items()
+              for given in _guarded(option, getattr(options, name), runs_agents=runs_agents)]  # fmt: skip
     if chosen:
         raise SetupError(
             f"{record} is outside the project {project.folder}, and its run was started with {' '.join(chosen)}: "
@@ -103,28 +103,28 @@ def _guarded(option: Option, value: Any, *, runs_agents: bool) -> Iterator[str]:
             yield option.flag if each is True else f"{option.flag} {_short(str(each))}"
 
 
-def _agent(cast: Cast) -> Iterator[Named]:
+def _agent(cast: Cast) -> Iterator[TrustRequest]:
     if not needs_agent(cast.scenario) or not cast.agent.is_authors:
         return
     kind, _, target = cast.agent.value.partition(":")
     if target and cast.registry.has("agents", kind) and agent_facts(cast.registry.agent(kind)).runs_target:
-        yield Named(f"agent {_short(cast.agent.value)}", _place_of(cast.scenario, "agent"))
+        yield TrustRequest(f"agent {_short(cast.agent.value)}", _place_of(cast.scenario, "agent"))
 
 
-def _commands(cast: Cast, settings: Settings) -> Iterator[Named]:
+def _commands(cast: Cast, settings: Settings) -> Iterator[TrustRequest]:
     scenario, registry = cast.scenario, cast.registry
     found = [
-        Named(f"command {_short(step.task.code)}", step.place)
+        TrustRequest(f"command {_short(step.task.code)}", step.place)
         for step in scenario.steps
         if isinstance(step.task, RunCode)
     ]
     found += [
-        Named(f"command {_short(str(spec.params.get('command', spec.type)))}", spec.place)
+        TrustRequest(f"command {_short(str(spec.params.get('command', spec.type)))}", spec.place)
         for spec in leaf_specs(scenario)
         if registry.has("evaluators", spec.type) and runs_commands(registry.evaluator(spec.type))
     ]
     if _model_may_run_commands(cast, settings):
-        found.append(Named("commands that a model writes (allow_commands)", scenario.place))
+        found.append(TrustRequest("commands that a model writes (allow_commands)", scenario.place))
     if found and not _confined(cast, settings):
         yield from found
 
@@ -150,39 +150,39 @@ def _confined(cast: Cast, settings: Settings) -> bool:
     return factory(unused).sandboxed
 
 
-def _services(scenario: Scenario) -> Iterator[Named]:
+def _services(scenario: Scenario) -> Iterator[TrustRequest]:
     """A program runs on this machine; a URL gets no key, and what it answers is data."""
     for service in scenario.setup.services:
         if not service.has_url:
-            yield Named(f"MCP server {_short(service.mcp)}", service.place)
+            yield TrustRequest(f"MCP server {_short(service.mcp)}", service.place)
 
 
-def _database(cast: Cast) -> Iterator[Named]:
+def _database(cast: Cast) -> Iterator[TrustRequest]:
     scenario, seed = cast.scenario, cast.scenario.setup.database
     if seed is None:
         return
     own = _own_folders(scenario)
     if seed.sql_file is not None and _leaves(cast.folder, seed.sql_file, own):
-        yield Named(f"SQL file {seed.sql_file}", scenario.place)
+        yield TrustRequest(f"SQL file {seed.sql_file}", scenario.place)
     if seed.url is not None:
         parts = urlsplit(seed.url)
         path = unquote(parts.path).removeprefix("/")
         if parts.scheme != "sqlite":
             # A driver fills in what the URL leaves out from the user's own variables and password file.
-            yield Named(f"database {parts.scheme}://{parts.hostname or ''}", scenario.place)
+            yield TrustRequest(f"database {parts.scheme}://{parts.hostname or ''}", scenario.place)
         elif path not in ("", ":memory:") and _leaves(cast.folder, path, own):
-            yield Named(f"database file {path}", scenario.place)
+            yield TrustRequest(f"database file {path}", scenario.place)
 
 
-def _sources(scenario: Scenario) -> Iterator[Named]:
+def _sources(scenario: Scenario) -> Iterator[TrustRequest]:
     """Files that it is made from and that are not below its own folder."""
     own = _own_folders(scenario)
     for file in scenario.sources:
         if _leaves(Path.cwd(), file, own):
-            yield Named(f"file {file}", scenario.place)
+            yield TrustRequest(f"file {file}", scenario.place)
 
 
-def _models(cast: Cast) -> Iterator[Named]:
+def _models(cast: Cast) -> Iterator[TrustRequest]:
     """Some providers read the file that a model's name leads to, such as `scripted/FILE`."""
     scenario, own = cast.scenario, _own_folders(cast.scenario)
     chosen = [(each, _place_of(scenario, role)) for role, each in (("model", cast.model), ("judge", cast.judge))]
@@ -198,10 +198,10 @@ def _models(cast: Cast) -> Iterator[Named]:
             found.append((cast.named(name), place))
     for choice, place in found:
         if not choice.alias and _leaves(choice.folder, choice.value.partition("/")[2], own):
-            yield Named(f"model {_short(choice.value)}", place)
+            yield TrustRequest(f"model {_short(choice.value)}", place)
 
 
-def _rubric(cast: Cast) -> Iterator[Named]:
+def _rubric(cast: Cast) -> Iterator[TrustRequest]:
     if cast.rubric is None or not cast.rubric.is_authors:
         return
     config, rubric, scenario = cast.config, cast.rubric.value, cast.scenario
@@ -209,7 +209,7 @@ def _rubric(cast: Cast) -> Iterator[Named]:
     if not any(is_below(rubric, (folder,)) for folder in (*configured, SHIPPED.resolve())) and not all(
         is_below(rubric, (folder,)) for folder in _own_folders(scenario)
     ):
-        yield Named(f"rubric {scenario.rubric}", scenario.rubric_place or scenario.place)
+        yield TrustRequest(f"rubric {scenario.rubric}", scenario.rubric_place or scenario.place)
 
 
 def _place_of(scenario: Scenario, parameter: str) -> Place:

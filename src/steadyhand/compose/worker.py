@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from steadyhand.batch.local import perform_contained, trial_runner
-from steadyhand.batch.messages import BackOff, CallEnd, Done, LeaveRequest, Order, Orders, Report, WorkerSetup
+from steadyhand.batch.messages import BackOff, CallEnd, FinishedTrial, LeaveRequest, Order, Orders, Report, WorkerSetup
 from steadyhand.batch.permits import RemoteGate
 from steadyhand.compose.builder import Builder
 from steadyhand.compose.execution import budget_of, builder_of
@@ -153,17 +153,17 @@ class Worker:
         lag_ms = round(self._lag.worst_ms(began, time.perf_counter()), 1)
         ran_on = RanOn(worker=self._setup.name, node=self._node, lag_ms=lag_ms, clock_ms=self._clock_ms)
         done = self._done(order.number, msgspec.structs.replace(record, ran_on=ran_on))
-        self._soon().done.append(done)
+        self._soon().finished.append(done)
 
-    def _done(self, number: int, record: TrialRecord) -> Done:
+    def _done(self, number: int, record: TrialRecord) -> FinishedTrial:
         """Encoded once, for the file."""
         record, data = self._written(record)
         if not self._setup.trusted:
-            return Done(number, data)
+            return FinishedTrial(number, data)
         brief = schema.encode(brief_of(record))
         if not self._dictionary:
-            return Done(number, data, None, brief)
-        return Done(number, schema.compress(data, self._dictionary), self._dictionary_id, brief)
+            return FinishedTrial(number, data, None, brief)
+        return FinishedTrial(number, schema.compress(data, self._dictionary), self._dictionary_id, brief)
 
     def _written(self, record: TrialRecord) -> tuple[TrialRecord, bytes]:
         """Redacted here, because only this machine knows its own secrets."""
@@ -219,7 +219,7 @@ class Worker:
 
 
 def _blank() -> Report:
-    return Report(done=[], asks=[], ends=[], spent=[], back_offs=[], notes=[])
+    return Report(finished=[], asks=[], ends=[], spent=[], back_offs=[], notes=[])
 
 
 def load_run(setup: WorkerSetup) -> Run:

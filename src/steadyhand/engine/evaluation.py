@@ -127,8 +127,8 @@ class Evaluation:
         for at, part in sorted(enumerate(group.parts), key=lambda each: each[1].needs_judge):
             if part.needs_judge and is_settled(group.spec, list(found.values())):
                 continue
-            told = await self._found(asked, part, result, turn)
-            found[at] = msgspec.structs.replace(told, type=part.spec.type)
+            member = await self._found(asked, part, result, turn)
+            found[at] = msgspec.structs.replace(member, type=part.spec.type)
         return combined(group.spec, [found[at] for at in sorted(found)])
 
     async def _seen_all_the_same(
@@ -251,9 +251,11 @@ class Evaluation:
                 message=f"{found.message}; but {_listed(partly)} were only partly seen: {self._trial.shows.advice}",
                 figures={**found.figures, "partly_seen": list(partly)},
             )
-        if reads and (told := self._trial.shows.only("self_reported", reads)):
+        if reads and (reported := self._trial.shows.only("self_reported", reads)):
             found = msgspec.structs.replace(
-                found, self_reported=told, message=f"{found.message} ({_listed(told)} as the agent reports them)"
+                found,
+                self_reported=reported,
+                message=f"{found.message} ({_listed(reported)} as the agent reports them)",
             )
         missing = self._trial.parts.missing_plugins
         if missing and self._trial.asks_agent and _missing_tool_may_explain(found, acts=bool(reads)):
@@ -430,8 +432,8 @@ def _gradable(found: EvaluationResult, budget: LatencyBounds, latency: Latency |
         return found
     reasons = "; ".join(map(str, latency.spoiled)) if latency is not None and known else "nothing was timed"
     figures = {name: value for name, value in found.figures.items() if name != "tier"}
-    told = f"the latency cannot be graded: {reasons or 'the answer was cut off'}"
-    return inconclusive(told, evidence=found.evidence, figures=figures)
+    ungraded = f"the latency cannot be graded: {reasons or 'the answer was cut off'}"
+    return inconclusive(ungraded, evidence=found.evidence, figures=figures)
 
 
 def _limit_result(step: Step, limit: LimitExceeded) -> EvaluationResult:

@@ -92,8 +92,8 @@ def split_arguments(given: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
 
 
 def _fault(fault: ServiceFault) -> GatewayResponse:
-    told = {"message": str(fault), "code": fault.code, "status": fault.status}
+    body = {"message": str(fault), "code": fault.code, "status": fault.status}
     status = fault.status if fault.status is not None and 400 <= fault.status <= 599 else None
     if status is None:
         status = _NO_SUCH.get(fault.code or "", _FAULT)
-    return json_response({"error": told}, status)
+    return json_response({"error": body}, status)

@@ -244,9 +244,9 @@ def _finish(span: TraceSpan) -> Finish | None:
     """The way in which the answer ended; of several choices, one that was withheld or broken off, else the last."""
     given = span.attributes.get("gen_ai.response.finish_reasons")
     listed = cast("list[Any]", given) if isinstance(given, list) else [given]
-    told = [*_objects(_decoded(span.attributes.get("gen_ai.output.messages")))]
-    told += _unflattened(span.attributes, "gen_ai.completion.")
-    words = [each for each in (*listed, *(message.get("finish_reason") for message in told)) if each]
+    outputs = [*_objects(_decoded(span.attributes.get("gen_ai.output.messages")))]
+    outputs += _unflattened(span.attributes, "gen_ai.completion.")
+    words = [each for each in (*listed, *(message.get("finish_reason") for message in outputs)) if each]
     ends = [Finish(reason=FinishReason(str(word)), raw=str(word)) for word in words]
     return next((end for end in ends if end.is_error), ends[-1] if ends else None)
 

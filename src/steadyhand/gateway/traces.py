@@ -140,14 +140,14 @@ class TrialTrace:
     async def _tell(self, *, late_before: int) -> None:
         spans, self._untold = self._untold, []
         if len(self._spans) <= _AT_ONCE_SPANS:
-            told, late = self._interpreted(spans, self._spans, late_before)
+            found, late = self._interpreted(spans, self._spans, late_before)
         else:
-            told, late = await asyncio.to_thread(self._interpreted, spans, dict(self._spans), late_before)
-        self.tools_seen = self.tools_seen or told.tools
-        for event in told.events:
+            found, late = await asyncio.to_thread(self._interpreted, spans, dict(self._spans), late_before)
+        self.tools_seen = self.tools_seen or found.tools
+        for event in found.events:
             self._emit(event)
-        if told.unordered:
-            names = ", ".join(told.unordered)
+        if found.unordered:
+            names = ", ".join(found.unordered)
             self.problem = self.problem or f"the spans {names} enclose one another in a circle"
         self._emit_late(late)
 
@@ -158,8 +158,8 @@ class TrialTrace:
         turns = self._turns_of(spans, known)
         on_time = [span for span, turn in zip(spans, turns, strict=True) if turn >= late_before]
         late = [span for span, turn in zip(spans, turns, strict=True) if turn < late_before and kind_of(span) == "tool"]
-        told = read_spans(on_time, known, at_ms=self._at_ms, models=self._models, only_parameter=self._only_parameter)
-        return told, read_spans(late, known, at_ms=self._at_ms) if late else SpanEvents()
+        found = read_spans(on_time, known, at_ms=self._at_ms, models=self._models, only_parameter=self._only_parameter)
+        return found, read_spans(late, known, at_ms=self._at_ms) if late else SpanEvents()
 
     def _emit_late(self, late: SpanEvents) -> None:
         for event in late.events:

@@ -59,8 +59,8 @@ def combined(group: EvaluationSpec, results: Sequence[EvaluationResult]) -> Eval
         found = failed(message, evidence=evidence, figures=figures, rests_on=ground)
     else:
         found = inconclusive(message, evidence=evidence, figures=figures)
-    told = tuple(dict.fromkeys(what for each in results for what in each.self_reported))
-    return replace(found, judge=next((each.judge for each in results if each.judge), None), self_reported=told)
+    reported = tuple(dict.fromkeys(what for each in results for what in each.self_reported))
+    return replace(found, judge=next((each.judge for each in results if each.judge), None), self_reported=reported)
 
 
 def negation(found: EvaluationResult) -> EvaluationResult:

@@ -129,9 +129,9 @@ class ScenarioRate(Tally):
         """Such as `8 of 10 trials passed, 90% required; 1 failed, 1 error`."""
         others = {**self.by_verdict, "not run": self.not_run}
         del others[Verdict.PASSED]
-        told = ", ".join(f"{count} {name}" for name, count in others.items() if count)
+        rest = ", ".join(f"{count} {name}" for name, count in others.items() if count)
         trials = counted(self.total, "trial")
-        reason = f"{self.passed} of {trials} passed, {percent(self.required)} required" + (f"; {told}" if told else "")
+        reason = f"{self.passed} of {trials} passed, {percent(self.required)} required" + (f"; {rest}" if rest else "")
         return reason + (f"; {self._told_until()}" if self.until is not None else "")
 
     def _told_until(self) -> str:

@@ -35,7 +35,7 @@ ChangeKind = Literal["regression", "fix", "flip"]
 Finding = Literal["better", "worse", "cannot_tell"]
 
 
-class ToldMessage(Record):
+class MessageExcerpt(Record):
     """`cut` is the number of characters that were left out at its end."""
 
     role: Annotated[Role, doc("Who spoke")]
@@ -43,7 +43,7 @@ class ToldMessage(Record):
     cut: Annotated[int, doc("Number of characters left out at the end")] = 0
 
 
-class ToldTrial(Record):
+class TrialExcerpt(Record):
     """One trial of a scenario that changed, to be read. `scenario_id` is its id in its run.
 
     `left_out` is the number of earlier messages not shown.
@@ -53,7 +53,7 @@ class ToldTrial(Record):
     trial: Annotated[int, doc("Which of the scenario's trials, from 0")]
     verdict: Annotated[Verdict, doc("Verdict of the trial")]
     reason: Annotated[str, doc("Why that is the verdict")] = ""
-    messages: Annotated[tuple[ToldMessage, ...], doc("The last messages")] = ()
+    messages: Annotated[tuple[MessageExcerpt, ...], doc("The last messages")] = ()
     left_out: Annotated[int, doc("Number of earlier messages not shown")] = 0
 
 
@@ -68,8 +68,8 @@ class Change(Record):
     difference: Annotated[float, doc("Pass rate of B minus that of A")]
     a_target: Annotated[str, doc("Target of A")]
     b_target: Annotated[str, doc("Target of B")]
-    a: Annotated[ToldTrial | None, doc("A trial of A to read")] = None
-    b: Annotated[ToldTrial | None, doc("A trial of B to read")] = None
+    a: Annotated[TrialExcerpt | None, doc("A trial of A to read")] = None
+    b: Annotated[TrialExcerpt | None, doc("A trial of B to read")] = None
 
 
 class NotPaired(Record):
@@ -268,15 +268,15 @@ def _change(each: ScenarioDifference, pairing: _Pairing, alpha: float) -> Change
         difference=each.difference,
         a_target=a.target,
         b_target=b.target,
-        a=_told(a, of_a, both, Verdict.PASSED if worse else Verdict.FAILED),
-        b=_told(b, of_b, both, Verdict.FAILED if worse else Verdict.PASSED),
+        a=_example(a, of_a, both, Verdict.PASSED if worse else Verdict.FAILED),
+        b=_example(b, of_b, both, Verdict.FAILED if worse else Verdict.PASSED),
     )
 
 
-def _told(sample: Sample, trials: Sequence[int], both: int | None, verdict: Verdict) -> ToldTrial | None:
+def _example(sample: Sample, trials: Sequence[int], both: int | None, verdict: Verdict) -> TrialExcerpt | None:
     if not trials:
         return None
-    return ToldTrial(scenario_id=sample.recorded_id, trial=trials[0] if both is None else both, verdict=verdict)
+    return TrialExcerpt(scenario_id=sample.recorded_id, trial=trials[0] if both is None else both, verdict=verdict)
 
 
 def _times(pairs: dict[str, tuple[Sample, Sample]], confidence: float, *, safe: bool) -> TimesComparison | None:

@@ -142,11 +142,11 @@ class _Message:
 
     def _reading(self, keyword: str, at: int, first: int) -> Ruling:
         clause = self.clauses[at]
-        answer, why = self._told(keyword, at, first)
+        answer, why = self._read(keyword, at, first)
         start, end = (clause.start, clause.end) if self.as_written else (0, 0)
         return Ruling(answer=answer, why=why, clause=clause.text, start=start, end=end)
 
-    def _told(self, keyword: str, at: int, first: int) -> tuple[Certainty, str]:
+    def _read(self, keyword: str, at: int, first: int) -> tuple[Certainty, str]:
         clause, words = self.clauses[at], self.folded[keyword]
         if self._is_all_of_it(words, clause):
             return Certainty.YES, "it is the whole message"

@@ -77,9 +77,9 @@ def repeated(text: str, spans: Sequence[Span]) -> Ruling:
     Its sentence has nothing but words that go with advice, and so has what follows it; what goes before it may give
     reasons.
     """
-    told = stated(text, spans, rest=_UNDOING)
-    if told.answer is not Certainty.YES:
-        return told
+    plain = stated(text, spans, rest=_UNDOING)
+    if plain.answer is not Certainty.YES:
+        return plain
     read = clauses(text)
     # What is said last counts.
     last = _at(read, spans[-1], strict=True, rest=_UNDOING, allowed=frozenset())
@@ -126,7 +126,7 @@ def _at(read: Sequence[Clause], span: Span, *, strict: bool, rest: frozenset[Mar
     if not here:
         return Ruling(answer=Certainty.CANNOT_TELL, why="it is not part of a clause")
     sentences = {clause.sentence for clause in here}
-    told: Ruling | None = None
+    first: Ruling | None = None
     for clause in read:
         if here[0].start <= clause.start <= here[-1].start:
             reading = _clause(clause, span, strict=strict, allowed=allowed)
@@ -136,8 +136,8 @@ def _at(read: Sequence[Clause], span: Span, *, strict: bool, rest: frozenset[Mar
             reading = _beside(clause, rest, strict=False)
         if reading is not None and reading.answer is Certainty.NO:
             return reading
-        told = told or reading
-    return told or _reading(Certainty.YES, "it is said plainly", here[0])
+        first = first or reading
+    return first or _reading(Certainty.YES, "it is said plainly", here[0])
 
 
 def _clause(clause: Clause, span: Span, *, strict: bool, allowed: frozenset[Mark]) -> Ruling | None:

@@ -250,8 +250,9 @@ def _made(target: Any, ref: PluginRef) -> Plugin:
         try:
             plugin = target(dict(ref.config))
         except Exception as error:
-            told = str(error) if isinstance(error, UsageError) else f"it raised when given its config: {fault(error)}"
-            raise (SetupError if ref.config else NeedsConfig)(told) from error
+            known = isinstance(error, UsageError)
+            message = str(error) if known else f"it raised when given its config: {fault(error)}"
+            raise (SetupError if ref.config else NeedsConfig)(message) from error
     if not isinstance(plugin, Plugin) and plugin is not target:
         raise SetupError(f"the plugin factory returned {type(plugin).__name__}; expected a Plugin")
     if not isinstance(plugin, Plugin):

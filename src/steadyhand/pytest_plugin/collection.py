@@ -60,8 +60,8 @@ class ScenarioCollection:
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """The paths of the records; with xdist, they are known only from the reports."""
         reports = (report for found in terminalreporter.stats.values() for report in found)
-        told = (pair for report in reports for pair in getattr(report, "user_properties", ()))
-        for record in dict.fromkeys(value for name, value in told if name == _RECORD):
+        properties = (pair for report in reports for pair in getattr(report, "user_properties", ()))
+        for record in dict.fromkeys(value for name, value in properties if name == _RECORD):
             terminalreporter.write_line(f"steadyhand: record {record}")
 
     def claim(self, scenario: Scenario, file: Path) -> None:
@@ -108,21 +108,21 @@ class ScenarioCollection:
             self._all_errors(ids, str(error))
             return
         except Exception as error:  # noqa: BLE001 - told of every item; trying again would repeat the calls
-            told = "".join(traceback.format_exception(error))
-            self._all_errors(ids, f"unexpected {type(error).__name__}, a bug in Steadyhand\n{told}")
+            trace = "".join(traceback.format_exception(error))
+            self._all_errors(ids, f"unexpected {type(error).__name__}, a bug in Steadyhand\n{trace}")
             return
         rates = {rate.scenario_id: rate for rate in result.rates}
         for scenario_id in ids:
             rate = rates.get(scenario_id)
             if rate is None or (rate.verdict is Verdict.PASSED and not result.complete):
-                told = "the record of the run is not complete, so the outcome is unknown"
-                self._outcomes[scenario_id] = ItemOutcome(Verdict.ERROR, f"error: {told}", result.path)
+                reason = "the record of the run is not complete, so the outcome is unknown"
+                self._outcomes[scenario_id] = ItemOutcome(Verdict.ERROR, f"error: {reason}", result.path)
             else:
                 text = "" if rate.verdict is Verdict.PASSED else result.evidence(scenario_id)
                 self._outcomes[scenario_id] = ItemOutcome(rate.verdict, text, result.path)
 
-    def _all_errors(self, ids: Iterable[str], told: str) -> None:
-        self._outcomes |= {scenario_id: ItemOutcome(Verdict.ERROR, f"error: {told}") for scenario_id in ids}
+    def _all_errors(self, ids: Iterable[str], reason: str) -> None:
+        self._outcomes |= {scenario_id: ItemOutcome(Verdict.ERROR, f"error: {reason}") for scenario_id in ids}
 
 
 class ScenarioFile(pytest.File):

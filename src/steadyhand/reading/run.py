@@ -304,7 +304,7 @@ class Reading:
 
     # What was under test
 
-    def target_of(self, trial: TrialRecord) -> Target:
+    def target(self, trial: TrialRecord) -> Target:
         """The target of the trial; if the record does not say, as far as the trial knows."""
         known = self.header.targets.get(trial.key.scenario_id)
         return known or Target(scenario=trial.key.scenario_id, model=trial.model or trial.agent or None)

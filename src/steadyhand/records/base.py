@@ -101,7 +101,7 @@ def plain(value: Any, *, keep: tuple[type, ...] = ()) -> Any:
     except UnreadableValue:
         raise
     except Exception as error:  # a foreign `__str__`, `items` or `__iter__` may raise anything
-        raise UnreadableValue(f"a value of type {type(value).__name__} cannot be read: {_told(error)}") from error
+        raise UnreadableValue(f"a value of type {type(value).__name__} cannot be read: {_reason(error)}") from error
 
 
 def _is_flat(value: Any) -> bool:
@@ -185,8 +185,8 @@ def check_fields(record: msgspec.Struct) -> None:
         try:
             msgspec.convert(value, kind)
         except msgspec.ValidationError as error:
-            told = str(error).partition(" - at ")[0]
-            raise TypeError(f"`{name}` of {type(record).__name__} is {value!r}: {told}") from None
+            reason = str(error).partition(" - at ")[0]
+            raise TypeError(f"`{name}` of {type(record).__name__} is {value!r}: {reason}") from None
 
 
 def plain_fields(record: S) -> S:
@@ -340,7 +340,7 @@ def _as_text(value: Any) -> str:
     return plain_text(str(value))
 
 
-def _told(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     try:
         return f"{type(error).__name__}: {error}"
     except Exception:  # noqa: BLE001 - even the `__str__` of an exception may raise

@@ -151,7 +151,7 @@ class Option(Record):
     commands: tuple[str, ...] = ("run",)
     metavar: str | None = None
     default: Any = None
-    told: str | None = ""
+    default_text: str | None = ""
     elsewhere: dict[str, str] = {}
     opens: Literal["", "existing file", "file", "folder", "existing folder"] = ""
     ends_with: tuple[Repeating, ...] = ()
@@ -159,10 +159,10 @@ class Option(Record):
     guarded: Literal["", "always", "running", "code", "path"] = ""
 
     @property
-    def told_default(self) -> str:
+    def shown_default(self) -> str:
         """The default in words; empty if there is nothing to say of it."""
-        if self.told != "" or self.default is None:
-            return self.told or ""
+        if self.default_text != "" or self.default is None:
+            return self.default_text or ""
         return f"{self.default:g}" if isinstance(self.default, float) else str(self.default)
 
 
@@ -241,7 +241,7 @@ class RunOptions(Record):
     rubric: Annotated[str | None, _WHO("--rubric", "Rubric to score with, in place of each scenario's own.",
         commands=("rejudge",), metavar="NAME", guarded="always")] = None
     votes: Annotated[Count | None, _WHO("--votes", "Number of times to ask, for checks that do not set it.",
-        commands=("rejudge", "calibrate"), default=1, told="as configured, or 1")] = None
+        commands=("rejudge", "calibrate"), default=1, default_text="as configured, or 1")] = None
     user_model: Annotated[str | None, _WHO("--user-model", "Model that simulates the user.", metavar="NAME",
         guarded="path")] = None
     strict_judge: Annotated[bool, _WHO("--strict-judge",
@@ -261,19 +261,20 @@ class RunOptions(Record):
         guarded="always")] = ()
     config: Annotated[Path | None, _WHO("--config", "Configuration file.",
         commands=(*_CHECKING, *_READING, *_ASKING, "plan", "resume", "merge", "gateway", "view", *_LABELLING),
-        told="steadyhand.toml in this folder or the nearest parent", opens="existing file", guarded="always")] = None
+        default_text="steadyhand.toml in this folder or the nearest parent", opens="existing file",
+        guarded="always")] = None
     env_file: Annotated[Path | None, _WHO("--env-file", "File with environment variables for this run.",
         commands=(*_ASKING, "gateway"), elsewhere={"gateway": "File with environment variables."}, opens="file",
         ends_with=("copy",), varies=True, guarded="always")] = None
     trials: Annotated[Annotated[int, Meta(ge=1, le=100000)] | None, _TRIALS("--trials",
-        "Number of trials per scenario.", told="set by the scenario, or 1", ends_with=("rejudge",))] = None
+        "Number of trials per scenario.", default_text="set by the scenario, or 1", ends_with=("rejudge",))] = None
     pass_rate: Annotated[Annotated[float, Meta(gt=0, le=1)] | None, _TRIALS("--pass-rate",
-        "Share of trials that must pass.", told="set by the scenario, or 1")] = None
+        "Share of trials that must pass.", default_text="set by the scenario, or 1")] = None
     until: Annotated[Literal["decided"] | None, _TRIALS("--until",
         "Stop a scenario's trials once its pass rate is decided; --trials is the maximum.")] = None
     alpha: Annotated[Annotated[float, Meta(gt=0, lt=1)] | None, _TRIALS("--alpha",
         "With --until, the chance of a wrong decision.", default=0.05)] = None
-    seed: Annotated[int | None, _TRIALS("--seed", "Random seed.", told="a new one, recorded with the run",
+    seed: Annotated[int | None, _TRIALS("--seed", "Random seed.", default_text="a new one, recorded with the run",
         ends_with=("failed_of",))] = None
     sandbox: Annotated[bool, _SAFETY("--sandbox", "Run commands in a sandbox without network access.")] = False
     allow_commands: Annotated[bool, _SAFETY("--allow-commands",
@@ -283,8 +284,8 @@ class RunOptions(Record):
     in_process: Annotated[bool, _SAFETY("--in-process",
         "Run `python:` agents in this process, for debugging.")] = False
     isolation: Annotated[IsolationChoice | None, _SAFETY("--isolation",
-        "What keeps agents from what they are judged by.", default="auto", told="auto, the best this machine can do",
-        guarded="running")] = None
+        "What keeps agents from what they are judged by.", default="auto",
+        default_text="auto, the best this machine can do", guarded="running")] = None
     agent_can_read: Annotated[tuple[str, ...], _SAFETY("--agent-can-read",
         "Let agents read this, although trials are judged by it (repeatable).", metavar="PATH", guarded="running")] = ()
     concurrency: Annotated[Count | None, _TIME("--concurrency", "Number of trials to run at once.",
@@ -295,7 +296,7 @@ class RunOptions(Record):
             "calibrate": "Number of trials to judge at once.",
         })] = None
     timeout_s: Annotated[Amount | None, _TIME("--timeout", "Time limit for a model call, in seconds.",
-        commands=(*_RUNNING, "doctor"), default=60.0, told=None)] = None
+        commands=(*_RUNNING, "doctor"), default=60.0, default_text=None)] = None
     retries: Annotated[Annotated[int, Meta(ge=0, le=20)] | None, _TIME("--retries",
         "Number of retries for a failed model call.", commands=_RUNNING, default=2)] = None
     wait_limit_s: Annotated[Amount | None, _TIME("--wait-limit",
@@ -316,15 +317,16 @@ class RunOptions(Record):
     replay_time: Annotated[Literal["zero", "original"], _TIME("--replay-time", "How long replayed answers take.",
         default="zero")] = "zero"
     workers: Annotated[Annotated[int, Meta(ge=1, le=10000)] | None, _WORKERS("--workers",
-        "Number of processes that run trials.", commands=_ANYWHERE, default=1, told="1; with Ray, one per processor",
-        ends_with=("rejudge", "copy"))] = None
+        "Number of processes that run trials.", commands=_ANYWHERE, default=1,
+        default_text="1; with Ray, one per processor", ends_with=("rejudge", "copy"))] = None
     engine: Annotated[Literal["local", "ray"] | None, _WORKERS("--engine", "Where the workers run.",
-        commands=_ANYWHERE, told="local", ends_with=("rejudge", "copy"))] = None
+        commands=_ANYWHERE, default_text="local", ends_with=("rejudge", "copy"))] = None
     ray_address: Annotated[str | None, _WORKERS("--ray-address", "Ray cluster to use.", commands=_ANYWHERE,
-        metavar="HOST:PORT", told="start one on this machine", ends_with=("rejudge", "copy"), guarded="always")] = None
+        metavar="HOST:PORT", default_text="start one on this machine", ends_with=("rejudge", "copy"),
+        guarded="always")] = None
     ray_env: Annotated[tuple[str, ...], _WORKERS("--ray-env",
         "Environment variable to send to the nodes (repeatable).", commands=_ANYWHERE, metavar="NAME",
-        told="nodes use their own environment", ends_with=("rejudge", "copy"), guarded="always")] = ()
+        default_text="nodes use their own environment", ends_with=("rejudge", "copy"), guarded="always")] = ()
     out: Annotated[Path | None, _OUTPUT("--runs", "Folder for run records.",
         commands=(*_RUNNING, *_READING, *_LABELLING, "resume", "mutate", "merge"), default=Path(".steadyhand/runs"),
         former_flag="--out", opens="folder", ends_with=("copy",), varies=True)] = None

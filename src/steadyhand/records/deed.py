@@ -149,8 +149,8 @@ def _of_action(action: TrajectoryStep, call: ServiceCalled | None, offer: ToolOf
 
 
 def _witnesses(action: TrajectoryStep, call: ServiceCalled | None) -> tuple[Witness, ...]:
-    told = {*action.witnesses, *(() if call is None else ("trial",))}
-    return tuple(each for each in WITNESSES if each in told)
+    witnesses = {*action.witnesses, *(() if call is None else ("trial",))}
+    return tuple(each for each in WITNESSES if each in witnesses)
 
 
 def _of_call(call: ServiceCalled, actions: Sequence[TrajectoryStep]) -> Deed:

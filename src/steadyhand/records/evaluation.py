@@ -186,11 +186,11 @@ class EvaluationResult(Record, array_like=True):
 
 def spec_digest(spec: EvaluationSpec) -> str:
     """Changes with what the check asks: its type, its parameters and `empty_ok`, not its name, severity or weight."""
-    told: list[Any] = [spec.type, spec.params, *([True] if spec.empty_ok else [])]
+    parts: list[Any] = [spec.type, spec.params, *([True] if spec.empty_ok else [])]
     if spec.negate or spec.parts:
-        told.append([spec.negate, *map(spec_digest, spec.parts)])
-    asked = msgspec.json.encode(told, order="sorted", enc_hook=repr)
-    return hashlib.sha256(asked).hexdigest()[:12]
+        parts.append([spec.negate, *map(spec_digest, spec.parts)])
+    encoded = msgspec.json.encode(parts, order="sorted", enc_hook=repr)
+    return hashlib.sha256(encoded).hexdigest()[:12]
 
 
 def check_ids(results: Sequence[EvaluationResult]) -> list[str]:

@@ -28,8 +28,8 @@ def trajectory_of(events: Iterable[AnyEvent]) -> tuple[TrajectoryStep, ...]:
     found = [event for event in events if isinstance(event, _STEPS)]
     if not found:
         return ()
-    told = without_repeated_actions(found)
-    steps = [step for event in told if (step := _step_of(event)) is not None]
+    once = without_repeated_actions(found)
+    steps = [step for event in once if (step := _step_of(event)) is not None]
     return tuple(sorted(steps, key=lambda step: step.at_ms))
 
 

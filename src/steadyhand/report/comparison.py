@@ -15,7 +15,7 @@ from steadyhand.judging.run_comparison import (
     SideComparison,
     SideFigures,
     TimesComparison,
-    ToldTrial,
+    TrialExcerpt,
 )
 from steadyhand.report.table import Cell, Page, Quote, no_commands, one_line, render_table
 from steadyhand.report.wording import milliseconds
@@ -129,12 +129,12 @@ def _verdict(each: SideComparison, confidence: float) -> str:
 
 def _times(what: str, times: TimesComparison) -> str:
     pooled = times.pooled
-    told: list[str] = []
+    quantiles: list[str] = []
     for each in pooled.quantiles:
         if each.a.value is not None and each.b.value is not None:
-            told.append(f"p{each.q * 100:g} {_ms(each.a.value)} to {_ms(each.b.value)}")
+            quantiles.append(f"p{each.q * 100:g} {_ms(each.a.value)} to {_ms(each.b.value)}")
         else:
-            told.append(f"p{each.q * 100:g} needs {each.a.needed} values")
+            quantiles.append(f"p{each.q * 100:g} needs {each.a.needed} values")
             break
     shift = ""
     if pooled.shift is not None:
@@ -155,7 +155,7 @@ def _times(what: str, times: TimesComparison) -> str:
     together = "of all times together, " if len(times.scenarios) > 1 else ""
     return (
         f"{what}: {shift}p = {pooled.p_value:.2g}, B slower in {pooled.b_slower:.0%} of pairs "
-        f"({pooled.a_n} and {pooled.b_n} values); {together}{', '.join(told)}{rest}."
+        f"({pooled.a_n} and {pooled.b_n} values); {together}{', '.join(quantiles)}{rest}."
     )
 
 
@@ -223,7 +223,7 @@ def _excerpt(change: Change, page: Page) -> Iterator[str]:
         yield from (f"   | {line}" for line in page.wrap(said or "(no transcript)", indent=5, most=_EXCERPT_LINES))
 
 
-def last_reply(trial: ToldTrial) -> str:
+def last_reply(trial: TrialExcerpt) -> str:
     return next((each.content for each in reversed(trial.messages) if each.role == "assistant"), "")
 
 

@@ -28,19 +28,19 @@ _SHOWN_WAIT_MS = 100.0
 
 def short_incidents(found: Incidents) -> str:
     """A few words for one line, such as `2 retries, waited 4.0 s`."""
-    told: list[str] = []
+    parts: list[str] = []
     if retries := found.retries.total():
-        told.append(counted(retries, "retry", "retries"))
+        parts.append(counted(retries, "retry", "retries"))
     if found.waited_ms >= _SHOWN_WAIT_MS:
-        told.append(f"waited {wording.seconds(found.waited_ms)}")
+        parts.append(f"waited {wording.seconds(found.waited_ms)}")
     if found.lagged:
-        told.append(f"lag {wording.milliseconds(found.worst_lag_ms)}")
+        parts.append(f"lag {wording.milliseconds(found.worst_lag_ms)}")
     if found.measured_again:
-        told.append(f"{found.measured_again} remeasured")
-    return ", ".join(told)
+        parts.append(f"{found.measured_again} remeasured")
+    return ", ".join(parts)
 
 
-def told_incidents(found: Incidents) -> Iterator[tuple[str, str]]:
+def shown_incidents(found: Incidents) -> Iterator[tuple[str, str]]:
     """A name and a description of each kind of incident that occurred."""
     if found.retries:
         yield "retries", _times_seen(found.retries)
@@ -54,12 +54,12 @@ def told_incidents(found: Incidents) -> Iterator[tuple[str, str]]:
 
 def render_incidents(incidents: Incidents, page: Page) -> Iterator[str]:
     """The lines about the incidents of a run; none if there were none."""
-    told = list(told_incidents(incidents))
-    if not told:
+    found = list(shown_incidents(incidents))
+    if not found:
         return
     yield "Incidents (excluded from latency):"
-    width = max(len(name) for name, _ in told)
-    for name, what in told:
+    width = max(len(name) for name, _ in found)
+    for name, what in found:
         hang = _INCIDENT_INDENT + width + 2
         lines = list(page.wrap(what, indent=hang)) or [""]
         yield f"{' ' * _INCIDENT_INDENT}{page.paint(name.ljust(width), 'faint')}  {lines[0]}"
@@ -123,8 +123,8 @@ def render_details(
     for phase in trial.phases:
         if phase.error and phase.error not in trial.judged.reason:
             yield from _field(page, f"in {phase.name}", phase.error, _INDENT)
-    for name, told in (*_facts(trial, open_checks), *_incidents(trial)):
-        yield from _field(page, name, told, _INDENT)
+    for name, value in (*_facts(trial, open_checks), *_incidents(trial)):
+        yield from _field(page, name, value, _INDENT)
     yield from render_endings(trial, page)
     if times := _times(trial):
         yield from _field(page, "times", times, _INDENT)
@@ -138,8 +138,8 @@ def render_details(
     if whole:
         yield from render_passed_checks(trial, page)
     if transcript:
-        told = trial.evaluations if whole else shown
-        yield from render_transcript(trial, page, whole=whole, told=told)
+        reported = trial.evaluations if whole else shown
+        yield from render_transcript(trial, page, whole=whole, reported=reported)
 
 
 def _title(trial: TrialRecord, page: Page, name: str, count: str) -> Iterator[str]:
@@ -180,8 +180,8 @@ def explained_class(each: FailureClass) -> str:
 
 def _incidents(trial: TrialRecord) -> Iterator[tuple[str, str]]:
     """Those that the reason for an ungraded latency does not already name."""
-    told = told_incidents(Incidents.of(trial))
-    return (each for each in told if each[0] != "lag" or not trial.judged.latency_spoiled)
+    incidents = shown_incidents(Incidents.of(trial))
+    return (each for each in incidents if each[0] != "lag" or not trial.judged.latency_spoiled)
 
 
 def _facts(trial: TrialRecord, open_checks: Iterable[EvaluationResult]) -> Iterator[tuple[str, str]]:
@@ -200,44 +200,44 @@ def _facts(trial: TrialRecord, open_checks: Iterable[EvaluationResult]) -> Itera
 def _times(trial: TrialRecord) -> str:
     """When the answer began and became safe, or why that is unknown, if it matters in this trial."""
     judged = trial.judged
-    told: list[str] = []
+    parts: list[str] = []
     if judged.time_to_first_token_ms is not None:
-        told.append(f"first token after {milliseconds(judged.time_to_first_token_ms)}")
+        parts.append(f"first token after {milliseconds(judged.time_to_first_token_ms)}")
     at = judged.safety_at_deadline
     safe_ms = judged.safe_ms
     if safe_ms == math.inf:
         first = judged.first_safe_ms
-        told.append("never safe" if first is None else f"safe from {milliseconds(first)}, but not at the end")
+        parts.append("never safe" if first is None else f"safe from {milliseconds(first)}, but not at the end")
     elif safe_ms is not None:
-        told.append(f"safe after {milliseconds(safe_ms)}")
+        parts.append(f"safe after {milliseconds(safe_ms)}")
     if at is not None:
-        told.append(f"safe by target/acceptable/critical time: {safe_by_deadline(judged)}")
+        parts.append(f"safe by target/acceptable/critical time: {safe_by_deadline(judged)}")
     if judged.time_to_safe_excludes:
-        told.append(f"not counting {', '.join(judged.time_to_safe_excludes)} (checked on the complete answer only)")
+        parts.append(f"not counting {', '.join(judged.time_to_safe_excludes)} (checked on the complete answer only)")
     timed = any(check.budget is not None or check.severity is not None for check in trial.evaluations)
     if judged.times_unknown and timed and not judged.latency_spoiled:
-        told.append(f"unknown: {judged.times_unknown}")
-    return "; ".join(told)
+        parts.append(f"unknown: {judged.times_unknown}")
+    return "; ".join(parts)
 
 
 def _rubric(score: RubricScore, *, remarked: bool) -> str:
     scores = ", ".join(f"{name} {value:g}" for name, value in score.scores.items())
     overall = "" if score.overall is None else f" {score.overall:.2f}"
-    told = f"{score.name}{overall}" + (f": {scores}" if scores else "")
+    text = f"{score.name}{overall}" + (f": {scores}" if scores else "")
     if score.overall is None and remarked:
-        return f"{told}, not scored"
-    told += f"; {score.reason}" if score.reason else ""
-    return told + (f"; fabricated: {score.evidence or 'yes'}" if score.fabricated else "")
+        return f"{text}, not scored"
+    text += f"; {score.reason}" if score.reason else ""
+    return text + (f"; fabricated: {score.evidence or 'yes'}" if score.fabricated else "")
 
 
-class Told(NamedTuple):
+class CheckText(NamedTuple):
     """The text about a check, without repetitions."""
 
     message: str
     fields: dict[str, str]
 
 
-def told_once(check: EvaluationResult, beside: Iterable[str] = ()) -> Told:
+def check_text(check: EvaluationResult, beside: Iterable[str] = ()) -> CheckText:
     """Its message and evidence, without what another part of it, or a text shown `beside` it, already says."""
     message = check.message
     reasoning = check.judge.reasoning if check.judge is not None else None
@@ -259,7 +259,7 @@ def told_once(check: EvaluationResult, beside: Iterable[str] = ()) -> Told:
             shown.append(value)
     if reasoning and not any(one_line(reasoning) in one_line(value) for value in fields.values()):
         fields["judge"] = reasoning
-    return Told(message, fields)
+    return CheckText(message, fields)
 
 
 def _adds_nothing(name: str, value: str, message: str) -> bool:
@@ -313,9 +313,9 @@ def _check(check: EvaluationResult, page: Page, *, beside: TrialRecord | None) -
     if check.place is not None:
         path = f"  {check.place.path}" if check.place.path else ""
         yield from _indented(page, f"{check.place}{path}", indent, style="faint")
-    told = told_once(check, _shown_below(beside) if beside is not None else ())
-    yield from _indented(page, told.message, indent)
-    for name, value in told.fields.items():
+    text = check_text(check, _shown_below(beside) if beside is not None else ())
+    yield from _indented(page, text.message, indent)
+    for name, value in text.fields.items():
         judge = f"judge {check.judge.model}" if name == "judge" and check.judge is not None else name
         yield from _field(page, judge, value, indent)
 

@@ -14,7 +14,7 @@ import msgspec
 from steadyhand.judging.trial import described, label
 from steadyhand.records.evaluation import EvaluationResult, Verdict, check_ids
 from steadyhand.records.run import TrialRecord
-from steadyhand.report.details import explained_classes, render_details, told_once
+from steadyhand.report.details import check_text, explained_classes, render_details
 from steadyhand.report.table import Page, cells, clip, one_line, visible
 from steadyhand.report.transcript import Transcripts, ending_line
 from steadyhand.report.wording import scenario_label
@@ -43,7 +43,7 @@ class _Block(msgspec.Struct):
     def count(self) -> int:
         return sum(map(len, self.trials.values()))
 
-    def told(self, planned: Mapping[str, int]) -> str:
+    def counted(self, planned: Mapping[str, int]) -> str:
         """Such as `2 of 3 trials: #0, #2`; nothing for a scenario of one trial."""
         if len(self.trials) > 1:
             names = ", ".join(one_line(each) for each in list(self.trials)[:_LISTED])
@@ -132,7 +132,7 @@ def _in_full(
     block: _Block, page: Page, planned: Mapping[str, int], transcripts: Transcripts | None, *, whole: bool = False
 ) -> Iterator[str]:
     trial = block.example
-    count = "" if whole else block.told(planned)
+    count = "" if whole else block.counted(planned)
     several = not count and planned.get(trial.key.scenario_id, 0) > 1
     yield from render_details(
         trial,
@@ -174,7 +174,7 @@ def _in_short(block: _Block, page: Page, planned: Mapping[str, int], has_room: _
     """The heading, the first check that decided with what it found, and the others."""
     trial = block.example
     verdict = trial.judged.verdict
-    count = block.told(planned)
+    count = block.counted(planned)
     room = page.width - len(verdict) - 2
     heading = count
     if len(block.trials) == 1:
@@ -202,13 +202,13 @@ def _others(checks: Sequence[EvaluationResult], verdict: Verdict, most: int) -> 
     names: dict[str, str] = {}
     for check in checks:
         name = one_line(label(check)) + ("" if check.verdict is verdict else f" ({check.verdict})")
-        line = f"also {name}: {one_line(described(check, told_once(check).message))}"
+        line = f"also {name}: {one_line(described(check, check_text(check).message))}"
         lines[line] += 1
         names[line] = name
-    told = len(lines) if len(lines) <= most else most - 1
-    for line, count in list(lines.items())[:told]:
+    kept = len(lines) if len(lines) <= most else most - 1
+    for line, count in list(lines.items())[:kept]:
         yield line if count == 1 else f"{line} ({count} times)"
-    if rest := list(dict.fromkeys(names[line] for line in list(lines)[told:])):
+    if rest := list(dict.fromkeys(names[line] for line in list(lines)[kept:])):
         yield f"also {', '.join(rest)}"
 
 
@@ -219,7 +219,7 @@ def _check_in_short(check: EvaluationResult, trial: TrialRecord, page: Page, *, 
     if classes and cells(head) + len(classes) + 4 <= page.width:
         head += f"  {classes}"
     yield "  " + clip(head, page.width - 2)
-    pieces = told_once(check)
+    pieces = check_text(check)
     message = one_line(described(check, pieces.message))
     shown = next((pieces.fields[name] for name in _MOST_TELLING if name in pieces.fields), "")
     if message:

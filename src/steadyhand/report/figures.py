@@ -134,22 +134,22 @@ def _left_out(figures: Figures) -> str:
 
 def _percentiles(times: TimeFigures, noun: str) -> str:
     """Such as `p50 812 ms (790 ms to 870 ms); p95 needs 59 trials, there are 20`."""
-    told: list[str] = []
+    parts: list[str] = []
     refused: list[str] = []
     for each in times.percentiles:
         name = f"p{each.q * 100:g}"
         if each.value is None or each.low is None or each.high is None:
             refused.append(f"{name} needs {each.needed}")
         else:
-            told.append(f"{name} {_time(each.value)} ({_time(each.low)} to {_time(each.high)})")
+            parts.append(f"{name} {_time(each.value)} ({_time(each.low)} to {_time(each.high)})")
     if refused:
         there = times.percentiles[0].n
         # Without any, the smallest number needed is enough.
-        listed = ", ".join(refused if told else refused[:1])
-        told.append(f"{listed} {noun}s, there {'is' if there == 1 else 'are'} {there}")
+        listed = ", ".join(refused if parts else refused[:1])
+        parts.append(f"{listed} {noun}s, there {'is' if there == 1 else 'are'} {there}")
     if times.left_out:
-        told.append(f"{counted(times.left_out, 'trial')} without a reliable time left out")
-    return "; ".join(told)
+        parts.append(f"{counted(times.left_out, 'trial')} without a reliable time left out")
+    return "; ".join(parts)
 
 
 def _median(times: TimeFigures) -> str:

@@ -56,12 +56,12 @@ def doubt_sentences(result: GateResult, quote: Quote) -> Iterator[str]:
     for doubt in result.doubts:
         units = ", ".join(quote(each) for each in doubt.units[:_LISTED])
         more = f" and {len(doubt.units) - _LISTED} more" if len(doubt.units) > _LISTED else ""
-        told = _DOUBTS[doubt.kind]
+        doubted = _DOUBTS[doubt.kind]
         if doubt.kind == "undecided_trials":
-            told = f"{told} in {units}{more}." if units else f"{told}."
-            yield f"{told} `steadyhand resume` retries errors."
+            doubted = f"{doubted} in {units}{more}." if units else f"{doubted}."
+            yield f"{doubted} `steadyhand resume` retries errors."
         else:
-            yield f"{told} {units}{more}." if units else told
+            yield f"{doubted} {units}{more}." if units else doubted
 
 
 def statistics_sentences(result: GateResult, quote: Quote) -> Iterator[str]:
@@ -104,8 +104,8 @@ def github_annotations(result: GateResult, folder: Path) -> Iterator[str]:
     `folder`."""
     for rule, words, violations in violation_groups(result):
         for each in violations:
-            told = ": ".join(filter(None, (words, visible(each.unit), visible(each.detail))))
-            yield annotation("error", told, title=f"steadyhand gate: {rule}", place=each.place, folder=folder)
+            message = ": ".join(filter(None, (words, visible(each.unit), visible(each.detail))))
+            yield annotation("error", message, title=f"steadyhand gate: {rule}", place=each.place, folder=folder)
     if result.exit_code is ExitCode.UNDECIDED:
         for sentence in doubt_sentences(result, visible):
             yield annotation("warning", sentence, title="steadyhand gate")

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from steadyhand.judging.gate import GateResult
-from steadyhand.judging.run_comparison import Change, Comparison, SideComparison, ToldTrial
+from steadyhand.judging.run_comparison import Change, Comparison, SideComparison, TrialExcerpt
 from steadyhand.report.comparison import (
     CHANGE_COLUMNS,
     HEADINGS,
@@ -82,13 +82,13 @@ def _side(each: SideComparison, confidence: float) -> Iterator[str]:
 
 
 def _transcripts(change: Change) -> Iterator[str]:
-    told = [(name, each) for name, each in (("A", change.a), ("B", change.b)) if each is not None and each.messages]
-    if not told:
+    sides = [(name, each) for name, each in (("A", change.a), ("B", change.b)) if each is not None and each.messages]
+    if not sides:
         return
     yield "<details>"
     yield f"<summary>Transcripts of {_escaped(one_line(change.unit))}</summary>"
     yield ""
-    for name, each in told:
+    for name, each in sides:
         yield f"**{name}**, trial {each.trial}, {each.verdict}: {code(each.reason)}"
         yield ""
         yield from fenced(_talk(each))
@@ -97,7 +97,7 @@ def _transcripts(change: Change) -> Iterator[str]:
     yield ""
 
 
-def _talk(trial: ToldTrial) -> str:
+def _talk(trial: TrialExcerpt) -> str:
     lines = [f"({trial.left_out} earlier messages left out)"] if trial.left_out else []
     for each in trial.messages:
         rest = f" (and {each.cut} more characters)" if each.cut else ""

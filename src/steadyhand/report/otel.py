@@ -41,7 +41,7 @@ class OtelEndpoint(msgspec.Struct, frozen=True):
     timeout_s: float = _SEND_S
 
 
-def target_of(url: str, variables: Mapping[str, str]) -> OtelEndpoint:
+def endpoint_of(url: str, variables: Mapping[str, str]) -> OtelEndpoint:
     """The given endpoint, or that of OpenTelemetry's own variables. Raises `SetupError` for an invalid one."""
     own = variables.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "")
     base = url or variables.get("OTEL_EXPORTER_OTLP_ENDPOINT", "") or DEFAULT_ENDPOINT
@@ -148,7 +148,7 @@ class OtelExporter:
         try:
             spans = [span for record in batch for span in trial_spans(record, self._run_id)]
             headers = {"Content-Type": "application/json", "User-Agent": "steadyhand", **self._target.headers}
-            request = urllib.request.Request(  # noqa: S310 - checked in target_of
+            request = urllib.request.Request(  # noqa: S310 - checked in endpoint_of
                 self._target.url, data=json.dumps(export_of(spans)).encode(), headers=headers
             )
             with _opener().open(request, timeout=self._target.timeout_s) as answer:

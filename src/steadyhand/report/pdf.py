@@ -63,13 +63,13 @@ def to_pdf(page: Iterable[bytes], browser: str) -> bytes:
             )
             found = printed.read_bytes()
         except (OSError, subprocess.SubprocessError) as error:
-            raise SetupError(f"{browser} could not print the report: {_told(error)}; use --html instead") from error
+            raise SetupError(f"{browser} could not print the report: {_reason(error)}; use --html instead") from error
     if not found.startswith(b"%PDF"):
         raise SetupError(f"{browser} printed something that is not a PDF; use --html instead")
     return found
 
 
-def _told(error: OSError | subprocess.SubprocessError) -> str:
+def _reason(error: OSError | subprocess.SubprocessError) -> str:
     match error:
         case subprocess.TimeoutExpired():
             return f"it took more than {_TIMEOUT_S} s"

@@ -36,10 +36,10 @@ def health_line(health: RunHealth) -> str:
 
 
 def _delays(health: RunHealth) -> list[str]:
-    told = [_wait(each) for each in health.waits if each.left_s >= _SHOWN_WAIT_S or each.down]
+    parts = [_wait(each) for each in health.waits if each.left_s >= _SHOWN_WAIT_S or each.down]
     if health.lag_ms >= _SHOWN_LAG_MS:
-        told.append(f"lag {health.lag_ms:.0f} ms")
-    return told
+        parts.append(f"lag {health.lag_ms:.0f} ms")
+    return parts
 
 
 def _wait(held: CallWait) -> str:
@@ -87,10 +87,10 @@ class ProgressRate:
         rate = self._per_second
         if rate is None:
             return ""
-        told = f"{rate:.1f} trials/s" if rate >= 1 else f"{rate * 60:.1f} trials/min"
+        rate_text = f"{rate:.1f} trials/s" if rate >= 1 else f"{rate * 60:.1f} trials/min"
         left = max(self.planned - self.done, 0) / rate
         most = "at most " if self._most else ""
-        return f"{told}, {most}{wording.seconds(left * 1000)} left" if left else told
+        return f"{rate_text}, {most}{wording.seconds(left * 1000)} left" if left else rate_text
 
 
 _LAST_TRIALS = 50
@@ -154,12 +154,12 @@ class PlainProgress(SilentProgress):
             self._watch.join()
 
     def _tell(self) -> None:
-        told: object = None
+        printed: object = None
         while not self._over.wait(self._every_s):
             health = self._health()
             now = (self._pace.done, [(each.reason, each.down) for each in health.waits])
-            if now != told:
-                told = now
+            if now != printed:
+                printed = now
                 held_up = health_line(health) if health.waits else ""
                 self._say("; ".join(filter(None, (self._pace.share(), self._pace.speed(), held_up))))
 

@@ -19,7 +19,7 @@ def to_markdown(reading: Reading) -> str:
     return "\n".join(_lines(Overview(reading))) + "\n"
 
 
-def _told(text: str, limit: int = _REASON) -> str:
+def _cell_text(text: str, limit: int = _REASON) -> str:
     return code(clip(one_line(text[: limit * 4]), limit))
 
 
@@ -31,7 +31,7 @@ def _lines(run: Overview) -> Iterator[str]:
     not_run = f", {trials.saved} saved" if trials.saved else ""
     not_run += f", {trials.not_run} not run" if trials.not_run else ""
     state = "" if status == "finished" else f" ({status})"
-    yield f"Run {_told(run.reading.header.id)}{state}: {counts or 'no trials'}{not_run}. Targets: {_targets(run)}."
+    yield f"Run {_cell_text(run.reading.header.id)}{state}: {counts or 'no trials'}{not_run}. Targets: {_targets(run)}."
     yield ""
     if trials.missed_alarms or trials.false_alarms:
         yield f"**Missed alarms: {trials.missed_alarms}. False alarms: {trials.false_alarms}.**"
@@ -42,14 +42,14 @@ def _lines(run: Overview) -> Iterator[str]:
     if run.not_graded:
         yield "Not graded:"
         yield ""
-        yield from (f"- {count} x {_told(reason)}" for reason, count in run.not_graded)
+        yield from (f"- {count} x {_cell_text(reason)}" for reason, count in run.not_graded)
         yield ""
-    yield f"Used: {_told(run.cost)}"
+    yield f"Used: {_cell_text(run.cost)}"
 
 
 def _targets(run: Overview) -> str:
     more = f" and {len(run.targets) - 4} more" if len(run.targets) > 4 else ""
-    return ", ".join(_told(target, 80) for target in run.targets[:4]) + more or "none"
+    return ", ".join(_cell_text(target, 80) for target in run.targets[:4]) + more or "none"
 
 
 def _outcomes(run: Overview) -> Iterator[str]:
@@ -74,11 +74,11 @@ def _worst(run: Overview) -> Iterator[str]:
     yield f"| verdict | scenario |{' target |' if several else ''} passed | why |"
     yield f"| --- | --- |{' --- |' if several else ''} ---: | --- |"
     for row, target, cell in rows[:_ROWS]:
-        on = f" {_told(target, 80)} |" if several else ""
-        name = f" {_told(row.name, 80)}" if row.name else ""
+        on = f" {_cell_text(target, 80)} |" if several else ""
+        name = f" {_cell_text(row.name, 80)}" if row.name else ""
         yield (
-            f"| {cell.verdict} | {_told(row.scenario_id, 100)}{name} |{on} {cell.passed}/{cell.total} "
-            f"| {_told(cell.reason)} |"
+            f"| {cell.verdict} | {_cell_text(row.scenario_id, 100)}{name} |{on} {cell.passed}/{cell.total} "
+            f"| {_cell_text(cell.reason)} |"
         )
     if len(rows) > _ROWS:
         yield f"| | {len(rows) - _ROWS} more |{' |' if several else ''} | |"

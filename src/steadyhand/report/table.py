@@ -139,9 +139,9 @@ def render_table(
     widths[giving_way] = min(widths[giving_way], max(page.width - fixed, _LEAST))
     shown: list[list[Cell]] = [list(row) for row in rows]
     for column in cut:
-        told = tell_apart([row[column].text for row in rows], widths[column])
-        widths[column] = max(cells(header[column]), *map(cells, told))
-        for row, text in zip(shown, told, strict=True):
+        texts = tell_apart([row[column].text for row in rows], widths[column])
+        widths[column] = max(cells(header[column]), *map(cells, texts))
+        for row, text in zip(shown, texts, strict=True):
             row[column] = Cell(text=text, style=row[column].style)
     yield page.paint(_GAP.join(pad(header[i], widths[i]) for i in used).rstrip(), "faint")
     for row in shown:

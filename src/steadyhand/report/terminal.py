@@ -87,7 +87,7 @@ class ShownTrials(msgspec.Struct):
     """
 
     first: TrialRecord | None = None
-    told: list[TrialRecord] = []
+    detailed: list[TrialRecord] = []
     rows: list[_Row] = []
     not_passed: list[_Row] = []
     shown: Counter[Verdict] = msgspec.field(default_factory=Counter)
@@ -122,7 +122,7 @@ class RunTable:
                 found.failures = Failures(singly=self._view.singly)
             found.failures.add(trial)
         elif self._view.transcripts == "all" or self._view.detail == "everything":
-            found.told.append(trial)
+            found.detailed.append(trial)
 
 
 def want_run(reading: Reading, view: View) -> None:
@@ -177,8 +177,8 @@ def _totals(reading: Reading, found: ShownTrials, page: Page, view: View) -> Ite
         yield decided
     if totals.outcomes.total() > 1:
         counts = [(outcome, totals.outcomes[outcome]) for outcome in Outcome if totals.outcomes[outcome]]
-        told = [page.paint(f"{count} {each.replace('_', ' ')}", _OUTCOME_STYLE[each]) for each, count in counts]
-        yield f"outcomes: {', '.join(told)}"
+        listed = [page.paint(f"{count} {each.replace('_', ' ')}", _OUTCOME_STYLE[each]) for each, count in counts]
+        yield f"outcomes: {', '.join(listed)}"
     if totals.spent.total.tokens:
         yield cost_line(totals.spent)
 
@@ -232,10 +232,10 @@ def _provenance(header: RunHeader) -> Iterator[str]:
 
 def _passed_in_full(found: ShownTrials, planned: Mapping[str, int], page: Page, view: View) -> Iterator[str]:
     """The transcripts of trials that passed: those asked for, and that of a single conversation."""
-    told = found.told
+    detailed = found.detailed
     if view == View() and found.shown.total() == 1 and found.failures is None and found.first is not None:
-        told = [found.first] if is_conversation(found.first) else []
-    for trial in told:
+        detailed = [found.first] if is_conversation(found.first) else []
+    for trial in detailed:
         yield ""
         numbered = planned.get(trial.key.scenario_id, 0) > 1
         yield page.paint(visible(wording.scenario_label(trial, numbered=numbered)), "strong")
@@ -374,11 +374,11 @@ def _row(trial: TrialRecord) -> _Row:
 def _endings_and_rubrics(totals: Totals, page: Page) -> Iterator[str]:
     """How conversations ended and which rubrics were not scored, which the rows have no room for."""
     if totals.endings:
-        told = ", ".join(
+        endings = ", ".join(
             f"{count} x {one_line(reason or NO_CONDITION)}{' (early)' if early else ''}"
             for (reason, early), count in totals.endings.most_common()
         )
-        yield from page.wrap(f"conversation endings: {told}", indent=0)
+        yield from page.wrap(f"conversation endings: {endings}", indent=0)
     for reason, rubrics in totals.unscored.items():
         count = rubrics.total()
         trials = f" ({count} trials)" if count > 1 else ""

@@ -29,7 +29,7 @@ _TALK_INDENT = 4
 
 
 def render_transcript(
-    trial: TrialRecord, page: Page, *, whole: bool = False, told: Sequence[EvaluationResult] = ()
+    trial: TrialRecord, page: Page, *, whole: bool = False, reported: Sequence[EvaluationResult] = ()
 ) -> Iterator[str]:
     """What was said and done, in order. For a trial without a conversation, the last few messages, unless `whole`. The
     checks of a turn are shown below it; those that are `told` elsewhere are shown by name only.
@@ -46,7 +46,7 @@ def render_transcript(
         return
     if any(event.turn is not None for event in said):
         yield "  transcript"
-        yield from _turns(trial, done, page, told)
+        yield from _turns(trial, done, page, reported)
         return
     left_out = 0 if whole else max(len(said) - _LAST, 0)
     if left_out:
@@ -82,7 +82,9 @@ def render_endings(trial: TrialRecord, page: Page) -> Iterator[str]:
         yield from (" " * 12 + line for line in lines[1:])
 
 
-def _turns(trial: TrialRecord, done: Sequence[_Done], page: Page, told: Sequence[EvaluationResult]) -> Iterator[str]:
+def _turns(
+    trial: TrialRecord, done: Sequence[_Done], page: Page, reported: Sequence[EvaluationResult]
+) -> Iterator[str]:
     at: tuple[int | None, int | None] = (None, None)
     answers = _answers(trial)
     for index, event in enumerate(done):
@@ -93,7 +95,7 @@ def _turns(trial: TrialRecord, done: Sequence[_Done], page: Page, told: Sequence
         yield from _line(event, answers, page, most=_LINES)
         last_of_turn = index + 1 == len(done) or (done[index + 1].step, done[index + 1].turn) != at
         if last_of_turn and event.turn is not None:
-            yield from _checks(trial, event, page, told)
+            yield from _checks(trial, event, page, reported)
 
 
 def _heading(first: _Done, done: Sequence[_Done]) -> str:
@@ -101,11 +103,11 @@ def _heading(first: _Done, done: Sequence[_Done]) -> str:
     return f"turn {first.turn}, {milliseconds(max(times) - first.at_ms)}"
 
 
-def _checks(trial: TrialRecord, event: _Done, page: Page, told: Sequence[EvaluationResult]) -> Iterator[str]:
+def _checks(trial: TrialRecord, event: _Done, page: Page, reported: Sequence[EvaluationResult]) -> Iterator[str]:
     for check in trial.evaluations:
         if (check.stage, check.step, check.turn) == ("turn", event.step, event.turn):
             verdict = page.paint(check.verdict, check.verdict)
-            message = "" if any(check is each for each in told) else f": {one_line(check.message)}"
+            message = "" if any(check is each for each in reported) else f": {one_line(check.message)}"
             yield f"{' ' * (_TALK_INDENT + 2)}{verdict}  {one_line(label(check))}{message}"
 
 

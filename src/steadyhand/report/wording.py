@@ -177,8 +177,8 @@ def _tokens(summary: CostSummary) -> str:
     purposes = ", ".join(f"{purpose} {spent.tokens}" for purpose, spent in summary.by_purpose.items() if spent.tokens)
     if not total.tokens_known and not total.tokens:
         return "tokens unknown"
-    told = f"{at_least}{total.tokens} tokens" + (f" ({purposes})" if len(summary.by_purpose) > 1 and purposes else "")
-    return told + (f" ({total.uncounted} not counted by the server)" if total.uncounted else "")
+    text = f"{at_least}{total.tokens} tokens" + (f" ({purposes})" if len(summary.by_purpose) > 1 and purposes else "")
+    return text + (f" ({total.uncounted} not counted by the server)" if total.uncounted else "")
 
 
 def _cost(total: Spent) -> str:

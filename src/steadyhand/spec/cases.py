@@ -145,13 +145,13 @@ def _tags_of(row: TableRow) -> tuple[str, ...]:
 
 def _add(problems: Sequence[Problem], findings: Findings) -> None:
     """At most so many of a kind: a table repeats one mistake in every row."""
-    told: dict[tuple[str, str], int] = {}
+    counts: dict[tuple[str, str], int] = {}
     for problem in dict.fromkeys(problems):
         key = (problem.code, problem.place.path)
-        told[key] = told.get(key, 0) + 1
-        if told[key] <= _TOLD:
+        counts[key] = counts.get(key, 0) + 1
+        if counts[key] <= _TOLD:
             findings.add(problem)
-    for (code, _), count in told.items():
+    for (code, _), count in counts.items():
         if count > _TOLD:
             last = next(each for each in reversed(problems) if each.code == code)
             message = f"and {count - _TOLD} more cases like this"
@@ -191,8 +191,8 @@ class _Expansion:
         known = dict.fromkeys(name for entry in entries for name in entry.row.columns)
         for name, template in list(names.items()):
             if not any(_has(entry.row, name) for entry in entries):
-                told = f"no case has a value `{name}`{advice(name, known)}"
-                findings.error(template.path, told, "unknown-name")
+                message = f"no case has a value `{name}`{advice(name, known)}"
+                findings.error(template.path, message, "unknown-name")
                 del names[name]
         for name in self._settings.optional:
             if name not in known and not any(_has(entry.row, name) for entry in entries):
@@ -287,8 +287,8 @@ class _Expansion:
         for problem in found:
             template = cells.get(problem.place.path)
             if template is not None:
-                told = f"{problem.message} (`{template.holes[0].name}` of the case `{entry.shown}`, used at"
-                message = f"{told} {self._document.locate(template.path)})"
+                message = f"{problem.message} (`{template.holes[0].name}` of the case `{entry.shown}`, used at"
+                message = f"{message} {self._document.locate(template.path)})"
                 problems.append(msgspec.structs.replace(problem, message=message))
             else:
                 problems.append(problem)

@@ -79,7 +79,7 @@ def _shape_of(
         about = next((each.description for each in metadata if each.description), None)
         option, bounds = declared_by(RunOptions).get(field.name), dict[str, Any]()
         if about is None and option is not None:
-            default, bounds = option.told_default, bounds_of(field.name)
+            default, bounds = option.shown_default, bounds_of(field.name)
             about = f"{option.help} Default: {default}" if default else option.help.removesuffix(".")
         if about is not None:
             start = ... if field.required else field.default

@@ -144,8 +144,8 @@ def expand(matrix: Matrix, vocabulary: Vocabulary, extend: Extend | None = None)
         expanded = _Expansion(matrix, axes, base, originals, reader).run(own.locate(("matrix",)))
         scenarios += expanded.scenarios
         for problem in (*problems, *expanded.problems):
-            told = f"{problem.message} ({base.file})" if len(bases) > 1 else problem.message
-            found[msgspec.structs.replace(problem, message=told)] = None
+            message = f"{problem.message} ({base.file})" if len(bases) > 1 else problem.message
+            found[msgspec.structs.replace(problem, message=message)] = None
     if found:
         return Expanded([], sorted(found, key=lambda problem: (problem.place.line, problem.place.column)))
     return Expanded(scenarios, [])

@@ -63,8 +63,8 @@ def _add_own_keys(invariant: JsonSchema, catalogue: Catalogue) -> None:
     shared: dict[str, JsonSchema] = {}
     for params in own.values():
         for name, schema in params["properties"].items():
-            told = {"description": schema.get("description", "")}
-            shared[name] = schema if shared.get(name, schema) == schema else told
+            description = {"description": schema.get("description", "")}
+            shared[name] = schema if shared.get(name, schema) == schema else description
     branches: list[JsonSchema] = []
     for type_, params in own.items():
         const = {"const": type_, "description": known["check_type"]["description"]}
@@ -93,24 +93,24 @@ def _schema(title: str, shape: type[BaseModel]) -> JsonSchema:
 def _evaluations(catalogue: Catalogue) -> dict[str, JsonSchema]:
     """The definition `Evaluation`, a choice by `type`, and the definitions that its branches need."""
     head = EvaluationHead.model_json_schema()["properties"]
-    told = {"description": head["type"]["description"]}
+    description = {"description": head["type"]["description"]}
     definitions: dict[str, JsonSchema] = {}
     branches: list[JsonSchema] = []
     for type_ in sorted(catalogue):
         params = catalogue[type_].model_json_schema(ref_template=f"#/$defs/{type_}.{{model}}")
         inner = cast("dict[str, JsonSchema]", params.pop("$defs", {}))
         definitions.update({f"{type_}.{name}": definition for name, definition in inner.items()})
-        params["properties"] = {**head, **params.get("properties", {}), "type": {"const": type_, **told}}
+        params["properties"] = {**head, **params.get("properties", {}), "type": {"const": type_, **description}}
         params["required"] = ["type", *params.get("required", [])]
         params["title"] = type_
         branches.append(params)
     branches += [_group(key) for key in GROUPS]
     known = sorted(catalogue)
-    of_plugin = {"type": {"type": "string", "minLength": 1, "not": {"enum": known}, **told}}
+    of_plugin = {"type": {"type": "string", "minLength": 1, "not": {"enum": known}, **description}}
     branches.append({"title": "an evaluation of a plugin", "properties": {**head, **of_plugin}, "required": ["type"]})
     definitions["Evaluation"] = {
         "type": "object",
-        "properties": {"type": {**_open_choice(known), **told}},
+        "properties": {"type": {**_open_choice(known), **description}},
         "oneOf": branches,
     }
     for definition in [*definitions.values(), *branches]:
@@ -121,7 +121,7 @@ def _evaluations(catalogue: Catalogue) -> dict[str, JsonSchema]:
 def _group(key: str) -> JsonSchema:
     """A group of checks, in place of a check."""
     checks: JsonSchema = {"type": "array", "minItems": 2, "items": {"$ref": "#/$defs/Evaluation"}}
-    told = {"any_of": "One of these must pass", "all_of": "All of these must pass"}.get(
+    description = {"any_of": "One of these must pass", "all_of": "All of these must pass"}.get(
         key, "So many of these must pass"
     )
     if key == "at_least":
@@ -132,7 +132,7 @@ def _group(key: str) -> JsonSchema:
             "additionalProperties": False,
         }  # fmt: skip
     head = GroupHead.model_json_schema()["properties"]
-    properties = {**head, key: {**checks, "description": told}}
+    properties = {**head, key: {**checks, "description": description}}
     return {
         "title": key, "type": "object", "properties": properties, "required": [key], "additionalProperties": False,
     }  # fmt: skip

@@ -254,9 +254,9 @@ def _read_jsonl(text: str, file: str) -> Table:
             line.encode()
             json.dumps(data, ensure_ascii=False).encode()
         except (ValueError, RecursionError) as error:
-            told = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
+            fault = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
             column = error.colno if isinstance(error, json.JSONDecodeError) else 1
-            raise TableError(Place(file=file, line=number, column=column), f"not valid JSON: {told}") from None
+            raise TableError(Place(file=file, line=number, column=column), f"not valid JSON: {fault}") from None
         if not isinstance(data, dict):
             raise TableError(place, f"expected a JSON object, found {describe(data)}")
         rows.append(DataRow(cast("dict[str, Any]", data), _locator(line, place), lambda _: None))

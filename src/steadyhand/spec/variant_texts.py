@@ -53,20 +53,20 @@ def mapped(value: Any, change: Rewording) -> Any:
     return value
 
 
-def texts_told(scenario: Scenario) -> list[str]:
-    told: list[str] = []
+def agent_texts(scenario: Scenario) -> list[str]:
+    texts: list[str] = []
 
     def keep(text: str) -> str:
-        told.append(text)
+        texts.append(text)
         return text
 
     mapped(scenario, keep)
-    return told
+    return texts
 
 
 def finds(scenario: Scenario, text: str) -> bool:
     pattern = pattern_of(text)
-    return bool(text.strip()) and any(map(pattern.search, texts_told(scenario)))
+    return bool(text.strip()) and any(map(pattern.search, agent_texts(scenario)))
 
 
 def pattern_of(text: str) -> re.Pattern[str]:

@@ -32,6 +32,7 @@ from steadyhand.spec.matrix_axes import show_value
 from steadyhand.spec.validation import FieldPath, Findings, advice, describe, validate
 from steadyhand.spec.variant_texts import (
     Rewording,
+    agent_texts,
     finds,
     mapped,
     mistyping,
@@ -39,7 +40,6 @@ from steadyhand.spec.variant_texts import (
     replacing,
     saying,
     shuffling,
-    texts_told,
     with_question,
 )
 from steadyhand.spec.yaml import Document, read_document
@@ -121,8 +121,8 @@ class _Reader:
         ways = [way for way in _WAYS if way in type(shape).model_fields]
         given = [way for way in ways if getattr(shape, way) is not None]
         if len(given) != 1:
-            told = " and ".join(f"`{way}`" for way in given) or "none"
-            message = f"expected one of {', '.join(ways)}; found {told}"
+            listed = " and ".join(f"`{way}`" for way in given) or "none"
+            message = f"expected one of {', '.join(ways)}; found {listed}"
             findings.error(path, message, "conflict" if given else "missing-key")
         counts = {len(_several(values)) for values in (shape.replace or {}).values()} - {1}
         if len(counts) > 1:
@@ -248,7 +248,7 @@ def _problems(variant: Variant, scenarios: Sequence[Scenario]) -> Iterator[Probl
     for one, own, found in made:
         if len({each.shown for each in found}) < len(found):
             yield problem("a value is listed twice", "duplicate-value")
-        if any(texts_told(each.scenario) == texts_told(one) for each in found):
+        if any(agent_texts(each.scenario) == agent_texts(one) for each in found):
             yield problem("a value changes nothing", "bad-value")
         for key in own.replace:
             for spec in evaluation_specs(one) if own.kind == "same" else ():
@@ -316,12 +316,12 @@ def _named(scenario: Scenario, variant: Variant, made: _Made) -> Scenario:
     """With an id of its own in place of the original's."""
     base, varied = _base_id(scenario), made.scenario
     ours = f"{base}[{made.shown}]"
-    told = repr([scenario.digest, made.shown, *texts_told(varied)])
+    content = repr([scenario.digest, made.shown, *agent_texts(varied)])
     return replace(
         varied,
         id=ours + scenario.id.removeprefix(base),
         name=f"{scenario.name} ({made.shown})",
-        digest=hashlib.sha256(told.encode()).hexdigest()[:16],
+        digest=hashlib.sha256(content.encode()).hexdigest()[:16],
         cell=None if varied.cell is None else replace(varied.cell, base_id=ours),
         target=None if varied.target is None else replace(varied.target, base_id=ours),
         steps=varied.steps if variant.kind == "same" else _asking(varied.steps, variant.checks),

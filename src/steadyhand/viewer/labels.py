@@ -23,7 +23,7 @@ class LabelButton(Record):
     """A button: what it writes, and what it says."""
 
     label: LabelDecision
-    told: str
+    caption: str
 
 
 class Labelled(Record):
@@ -130,8 +130,11 @@ def _labelled(trial: TrialRecord, last: Mapping[tuple[str, str], Label]) -> Iter
 def _choices(verdict: Verdict) -> tuple[LabelButton, ...]:
     own = _WORDS.get(verdict)
     if own is None:
-        decided = (LabelButton(label="pass", told="Should pass"), LabelButton(label="fail", told="Should fail"))
+        decided = (LabelButton(label="pass", caption="Should pass"), LabelButton(label="fail", caption="Should fail"))
     else:
         other: LabelDecision = "fail" if own == "pass" else "pass"
-        decided = (LabelButton(label=own, told="Agree"), LabelButton(label=other, told=f"Disagree: should {other}"))
-    return (*decided, LabelButton(label="unsure", told="Unsure"))
+        decided = (
+            LabelButton(label=own, caption="Agree"),
+            LabelButton(label=other, caption=f"Disagree: should {other}"),
+        )
+    return (*decided, LabelButton(label="unsure", caption="Unsure"))

@@ -255,7 +255,7 @@ class Viewer:
             letters="ABCDEFGHIJKLMNOPQRSTUVWXYZ",
             notes=[each for each in words.front_notes(found, str) if not each.startswith(words.STAR)],
             star_means=words.STAR_MEANS,
-            told=[_told(at, found) for at in range(len(found.comparisons))],
+            comparisons=[_view_of(at, found) for at in range(len(found.comparisons))],
             columns=words.CHANGE_COLUMNS,
             headings=words.HEADINGS,
             files={side.run_id: self._file_of(side.run_id, chosen) for side in found.sides},
@@ -263,13 +263,13 @@ class Viewer:
 
     def _choices(self) -> list[tuple[str, str]]:
         """The names of the newest runs, with words that differ from their start on: a narrow field shows no more."""
-        told: list[tuple[str, str]] = []
+        choices: list[tuple[str, str]] = []
         for run in list_runs(self.folder, most=_RUNS):
             if (header := run.header) is not None:
                 at = header.started_at[5:16].replace("T", " ")
                 targets = dict.fromkeys(target.name for target in header.targets.values())
-                told.append((run.id, " · ".join((run.id[-4:], at, *list(targets)[:2]))))
-        return told
+                choices.append((run.id, " · ".join((run.id[-4:], at, *list(targets)[:2]))))
+        return choices
 
     def _file_of(self, run_id: str, chosen: list[str]) -> str:
         """The name of the file of a run, which may have been renamed."""
@@ -333,10 +333,10 @@ def _verdict(run: RunEntry) -> Verdict | None:
 
 def _marks(header: RunHeader) -> tuple[str, ...]:
     """What keeps a run from standing for the whole suite, or for what the agent did in it."""
-    told = [f"only what failed in {header.failed_of}"] if header.failed_of else []
-    told += [f"shard {header.shard}"] if header.shard else []
-    told += [f"judged again, from {header.origin}"] if header.origin else []
-    return (*told, *([f"merged from {len(header.merged_from)} shards"] if header.merged_from else []))
+    origins = [f"only what failed in {header.failed_of}"] if header.failed_of else []
+    origins += [f"shard {header.shard}"] if header.shard else []
+    origins += [f"judged again, from {header.origin}"] if header.origin else []
+    return (*origins, *([f"merged from {len(header.merged_from)} shards"] if header.merged_from else []))
 
 
 def filter_of(query: Query, prefix: str = "") -> TrialFilter:
@@ -410,7 +410,7 @@ def _cell(index: TrialIndex, scenario: str, target: str, rates: list[ScenarioRat
     )
 
 
-def _told(at: int, found: Comparison) -> dict[str, Any]:
+def _view_of(at: int, found: Comparison) -> dict[str, Any]:
     """One comparison in words and figures, as `steadyhand compare` has them."""
     each = found.comparisons[at]
     figures = {one.pair.scenario_id: one for one in each.rates.scenarios}

@@ -203,8 +203,8 @@ class MessagesReader(AnswerReader):
         if not isinstance(usage, _Usage):
             self.usage = self.usage if usage is None else NO_USAGE
             return
-        told = (usage.input_tokens, usage.cache_creation_input_tokens, usage.cache_read_input_tokens)
-        self._input = [known if new is None else new for known, new in zip(self._input, told, strict=True)]
+        given = (usage.input_tokens, usage.cache_creation_input_tokens, usage.cache_read_input_tokens)
+        self._input = [known if new is None else new for known, new in zip(self._input, given, strict=True)]
         if final and self._input[0] is not None and usage.output_tokens is not None:
             parts = [0 if part is None else part for part in self._input]
             counts = all(type(part) is int and part >= 0 for part in parts)
@@ -247,7 +247,7 @@ class Messages(VendorWire):
         return MessagesReader(answer_tool=ANSWER_TOOL if self._structure_for(request) == "tool" else None)
 
     def token_limit(self, request: ChatRequest) -> int | None:
-        return self.asking.token_limit(request, "max_tokens")
+        return self.settings.token_limit(request, "max_tokens")
 
     def without(self, status: int, message: str, request: ChatRequest) -> Messages | None:
         if status != 400:
@@ -264,12 +264,12 @@ class Messages(VendorWire):
         return None
 
     def encode(self, request: ChatRequest) -> bytes:
-        asking = self.asking
+        settings = self.settings
         if (given := client_body(request, self.dialect)) is not None:
-            return encode({**given, "model": asking.model, **asking.body})
+            return encode({**given, "model": settings.model, **settings.body})
         body: dict[str, Any] = {
-            "model": asking.model,
-            "max_tokens": asking.max_tokens if request.max_tokens is None else request.max_tokens,
+            "model": settings.model,
+            "max_tokens": settings.max_tokens if request.max_tokens is None else request.max_tokens,
             "messages": list(_turns(request.messages)),
         }
         system = "\n\n".join(message.content for message in request.messages if message.role == "system")
@@ -277,7 +277,7 @@ class Messages(VendorWire):
             body["system"] = system
         if self.stream:
             body["stream"] = True
-        if request.temperature is not None and asking.temperature:
+        if request.temperature is not None and settings.temperature:
             body["temperature"] = request.temperature
         if request.tools:
             body["tools"] = [_tool(tool) for tool in request.tools]
@@ -292,7 +292,7 @@ class Messages(VendorWire):
                 body["tool_choice"] = {"type": "tool", "name": ANSWER_TOOL}
             case "none":
                 pass
-        body.update(asking.body)
+        body.update(settings.body)
         return encode(body)
 
     def _structure_for(self, request: ChatRequest) -> Structure:
@@ -445,10 +445,10 @@ def _messages(given: dict[str, Any]) -> Iterator[Message]:
     blocks = objects(content, "content")
     for block in blocks:
         if block.get("type") == "tool_result":
-            told, failed = text_of(block.get("content")), block.get("is_error")
+            result, failed = text_of(block.get("content")), block.get("is_error")
             number = str(block.get("tool_use_id") or "")
             yield Message(
-                role="tool", content=told, tool_call_id=number, failed=failed if isinstance(failed, bool) else None
+                role="tool", content=result, tool_call_id=number, failed=failed if isinstance(failed, bool) else None
             )
     said = joined([str(block.get("text") or "") for block in blocks if block.get("type") == "text"])
     calls = tuple(

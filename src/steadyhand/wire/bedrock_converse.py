@@ -114,11 +114,11 @@ def _header(name: str, value: str) -> bytes:
 def _messages(given: dict[str, Any]) -> Iterator[Message]:
     blocks = objects(given.get("content"), "content")
     for block in blocks:
-        if told := object_of(block.get("toolResult")):
-            parts = objects(told.get("content"), "content")
+        if result := object_of(block.get("toolResult")):
+            parts = objects(result.get("content"), "content")
             content = "".join(encode(part["json"]).decode() if "json" in part else text_of(part) for part in parts)
-            failed = {"error": True, "success": False}.get(str(told.get("status")))
-            yield Message(role="tool", content=content, tool_call_id=str(told.get("toolUseId") or ""), failed=failed)
+            failed = {"error": True, "success": False}.get(str(result.get("status")))
+            yield Message(role="tool", content=content, tool_call_id=str(result.get("toolUseId") or ""), failed=failed)
     text = "".join(str(block["text"]) for block in blocks if block.get("text"))
     used = [object_of(block["toolUse"]) for block in blocks if "toolUse" in block]
     calls = tuple(tool_call(each.get("toolUseId"), each.get("name"), each.get("input") or {}) for each in used)

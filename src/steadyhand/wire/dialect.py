@@ -16,7 +16,7 @@ encode = msgspec.json.Encoder().encode
 EVENT_STREAM = "text/event-stream; charset=utf-8"
 
 
-class Asking(Record):
+class RequestSettings(Record):
     """How requests are written. `body` comes from the user and overrides everything else."""
 
     model: str
@@ -65,12 +65,12 @@ class Wire(Protocol):
 class VendorWire(Record):
     """What the wires of the vendors have in common: how they ask, and whether the server streams."""
 
-    asking: Asking
+    settings: RequestSettings
     stream_refused: bool = False
 
     @property
     def stream(self) -> bool:
-        return self.asking.stream and not self.stream_refused
+        return self.settings.stream and not self.stream_refused
 
 
 def client_body(request: ChatRequest, dialect: WireDialect) -> dict[str, Any] | None:

@@ -109,9 +109,9 @@ def _messages(content: dict[str, Any], counts: Counter[tuple[str, str]]) -> Iter
         if call := object_of(part.get("functionCall")):
             name = str(call.get("name", ""))
             calls.append(ToolCall(id=_id(call, name, "call", counts), name=name, arguments=object_of(call.get("args"))))
-        elif told := object_of(part.get("functionResponse")):
-            name, response = str(told.get("name", "")), object_of(told.get("response"))
-            number = _id(told, name, "result", counts)
+        elif result := object_of(part.get("functionResponse")):
+            name, response = str(result.get("name", "")), object_of(result.get("response"))
+            number = _id(result, name, "result", counts)
             failed = has_failed(response)
             text = encode(response).decode()
             yield Message(role="tool", content=text, tool_call_id=number, name=name, failed=failed)

@@ -259,7 +259,7 @@ class ChatCompletions(VendorWire):
         return ChatReader()
 
     def token_limit(self, request: ChatRequest) -> int | None:
-        return self.asking.token_limit(request, "max_tokens", "max_completion_tokens", "n_predict")
+        return self.settings.token_limit(request, "max_tokens", "max_completion_tokens", "n_predict")
 
     def without(self, status: int, message: str, request: ChatRequest) -> ChatCompletions | None:
         if status == 500 and _FIELD.search(message):
@@ -279,26 +279,26 @@ class ChatCompletions(VendorWire):
         return None
 
     def encode(self, request: ChatRequest) -> bytes:
-        asking = self.asking
+        settings = self.settings
         if (given := client_body(request, self.dialect)) is not None:
-            body = {**given, "model": asking.model, **asking.body}
+            body = {**given, "model": settings.model, **settings.body}
             if body.get("stream") and self.stream_options:  # without it nobody says what a stream costs
                 options: Any = given.get("stream_options")
                 body["stream_options"] = {**(options if isinstance(options, dict) else {}), "include_usage": True}
             return encode(body)
         body: dict[str, Any] = {
-            "model": asking.model,
+            "model": settings.model,
             "messages": [_message_sent(each) for each in request.messages],
         }
         if self.stream:
             body["stream"] = True
             if self.stream_options:
                 body["stream_options"] = {"include_usage": True}
-        if request.temperature is not None and asking.temperature:
+        if request.temperature is not None and settings.temperature:
             body["temperature"] = request.temperature
         if request.max_tokens is not None:
             body[self.tokens_field] = request.max_tokens
-        if request.seed is not None and asking.seed:
+        if request.seed is not None and settings.seed:
             body["seed"] = request.seed
         if request.tools:
             body["tools"] = [{"type": "function", "function": _tool(tool)} for tool in request.tools]
@@ -309,7 +309,7 @@ class ChatCompletions(VendorWire):
             }
         elif self._asks_for_json(request):
             body["response_format"] = {"type": "json_object"}
-        body.update(asking.body)
+        body.update(settings.body)
         return encode(body)
 
     def _asks_for_json(self, request: ChatRequest) -> bool:

@@ -234,7 +234,7 @@ class Responses(VendorWire):
         return ResponsesReader()
 
     def token_limit(self, request: ChatRequest) -> int | None:
-        return self.asking.token_limit(request, "max_output_tokens")
+        return self.settings.token_limit(request, "max_output_tokens")
 
     def without(self, status: int, message: str, request: ChatRequest) -> Responses | None:
         if status not in REFUSALS:
@@ -246,17 +246,17 @@ class Responses(VendorWire):
         return None
 
     def encode(self, request: ChatRequest) -> bytes:
-        asking = self.asking
+        settings = self.settings
         if (given := client_body(request, self.dialect)) is not None:
-            return encode({**given, "model": asking.model, **asking.body})
+            return encode({**given, "model": settings.model, **settings.body})
         body: dict[str, Any] = {
-            "model": asking.model,
+            "model": settings.model,
             "input": [item for message in request.messages for item in _items(message)],
             "store": False,
         }
         if self.stream:
             body["stream"] = True
-        if request.temperature is not None and asking.temperature:
+        if request.temperature is not None and settings.temperature:
             body["temperature"] = request.temperature
         if request.max_tokens is not None:
             body["max_output_tokens"] = request.max_tokens
@@ -265,7 +265,7 @@ class Responses(VendorWire):
         wanted = _format(request)
         if wanted is not None and self.text_format:
             body["text"] = {"format": wanted}
-        body.update(asking.body)
+        body.update(settings.body)
         return encode(body)
 
 

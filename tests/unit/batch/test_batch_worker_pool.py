@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from steadyhand.batch.local import Batch
-from steadyhand.batch.messages import CallEnd, Done, LeaveRequest, Report
+from steadyhand.batch.messages import CallEnd, FinishedTrial, LeaveRequest, Report
 from steadyhand.batch.plan import Plan
 from steadyhand.batch.provider import ProviderGate, ProviderLimits
 from steadyhand.batch.worker_pool import SILENT_LOOKS, PoolSize, StartFailed, WorkerPool
@@ -43,7 +43,7 @@ class Hand:
         return [number for orders in self.sent for number, *_ in orders.granted]
 
     def answer(self, *orders):
-        self.hear(Report(done=[Done(order.number, encode(record_of(order))) for order in orders]))
+        self.hear(Report(finished=[FinishedTrial(order.number, encode(record_of(order))) for order in orders]))
 
 
 def record_of(order):
@@ -151,7 +151,8 @@ async def test_a_record_that_cannot_be_read_is_an_error_of_its_trial_alone(offic
     await turn()
     (hand,) = office.hands
     first, second = hand.trials
-    hand.hear(Report(done=[Done(first.number, b"not a record"), Done(second.number, encode(record_of(second)))]))
+    broken_trial = FinishedTrial(first.number, b"not a record")
+    hand.hear(Report(finished=[broken_trial, FinishedTrial(second.number, encode(record_of(second)))]))
     with pytest.raises(TrialError, match="the worker's message cannot be read"):
         await broken
     assert (await whole).key.index == 1

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from steadyhand.judging.gate import hold_against
-from steadyhand.judging.run_comparison import ToldMessage, ToldTrial, compare_sides
+from steadyhand.judging.run_comparison import MessageExcerpt, TrialExcerpt, compare_sides
 from steadyhand.records.evaluation import Verdict
 from steadyhand.report.comparison import render_comparison
 from steadyhand.report.gate import github_annotations, render_gate
@@ -23,12 +23,12 @@ NOW = datetime(2026, 11, 17, tzinfo=UTC)
 def compared(scenario_id="s", name="b", said="fine"):
     found = compare_sides([side(sample(scenario_id, 20)), side(sample(scenario_id, 2, 18), name=name, run_id="r")])
     (each,) = found.comparisons
-    told = ToldTrial(
+    told = TrialExcerpt(
         scenario_id=scenario_id,
         trial=3,
         verdict=Verdict.FAILED,
         reason=said,
-        messages=(ToldMessage(role="user", content="Go?"), ToldMessage(role="assistant", content=said, cut=7)),
+        messages=(MessageExcerpt(role="user", content="Go?"), MessageExcerpt(role="assistant", content=said, cut=7)),
         left_out=2,
     )
     (change,) = each.changes

@@ -10,7 +10,7 @@ from steadyhand.records.evaluation import EvaluationResult, Evidence, JudgeNote,
 from steadyhand.records.event import ActionTaken, CommandRan, Observed, Said, ServiceCalled
 from steadyhand.records.result import ConversationEnding
 from steadyhand.records.run import Judged, Target, TrialKey, TrialRecord
-from steadyhand.report.details import explained_classes, told_once
+from steadyhand.report.details import check_text, explained_classes
 from steadyhand.report.table import Cell, Page, render_table
 from steadyhand.report.terminal import View, render_run
 from steadyhand.report.transcript import render_transcript
@@ -92,8 +92,8 @@ def test_a_pattern_is_said_once():
             excerpt="Let us wait.",
         ),
     )
-    assert told_once(check) == (check.message, {"excerpt": "Let us wait."})
-    assert told_once(check, ["Let us wait."]) == (check.message, {})
+    assert check_text(check) == (check.message, {"excerpt": "Let us wait."})
+    assert check_text(check, ["Let us wait."]) == (check.message, {})
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_a_pattern_is_said_once():
 )
 def test_evidence_that_says_nothing_new_is_left_out(message, evidence, told):
     check = EvaluationResult(verdict=Verdict.FAILED, type="any", message=message, evidence=Evidence(**evidence))
-    assert told_once(check, ["What a useless answer, I would say at turn 2."]).fields == told
+    assert check_text(check, ["What a useless answer, I would say at turn 2."]).fields == told
 
 
 def test_a_reason_that_is_in_what_was_found_is_not_said_again():
@@ -126,7 +126,7 @@ def test_a_reason_that_is_in_what_was_found_is_not_said_again():
         evidence=Evidence(found=listed),
         judge=JudgeNote(model="openai/j", prompt_hash="x", raw="{}", reasoning=reasoning),
     )
-    assert told_once(check) == ("kept in 0 of 2 turns; lost: 'name' in turn 2", {"found": listed})
+    assert check_text(check) == ("kept in 0 of 2 turns; lost: 'name' in turn 2", {"found": listed})
 
 
 def test_every_check_that_did_not_pass_has_a_line():
@@ -157,7 +157,7 @@ def test_the_reasoning_of_a_judge_is_said_once():
         evidence=Evidence(expected="yes", found="no (0.9)", where="judge openai/j", excerpt=reasoning),
         judge=JudgeNote(model="openai/j", prompt_hash="x", raw="{}", reasoning=reasoning),
     )
-    told = told_once(check)
+    told = check_text(check)
     assert told == ("judged no; expected 'yes'", {"found": "no (0.9)", "judge": reasoning})
     text = "\n".join(render([trial("a", 0, Verdict.FAILED, [check], reason=f"llm_judge: {check.message}")]))
     assert text.count("never apologised") == 1

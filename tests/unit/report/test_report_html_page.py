@@ -114,7 +114,7 @@ def test_a_strip_says_what_was_not_recorded():
     judged = msgspec.structs.replace(SAFE_BUT_LATE.judged, invariants_over_time=(), time_to_safe_ms=None)
     strip = safety_strip(msgspec.structs.replace(SAFE_BUT_LATE, judged=judged))
     assert strip.missing == ("When each invariant held was not recorded.",)
-    assert [lane.told for lane in strip.lanes] == ["holds on the whole answer", "holds on the whole answer"]
+    assert [lane.text for lane in strip.lanes] == ["holds on the whole answer", "holds on the whole answer"]
     assert strip.headline == "Safe, complete after 421 ms, 121 ms past the critical time of 300 ms."
 
 

@@ -13,7 +13,7 @@ from steadyhand.gateway.otlp import read_export
 from steadyhand.gateway.spans import read_spans
 from steadyhand.records.event import ActionTaken, ModelCalled, Observed
 from steadyhand.records.run import RunHeader, TrialRecord
-from steadyhand.report.otel import OtelEndpoint, OtelExporter, export_of, target_of, trial_spans
+from steadyhand.report.otel import OtelEndpoint, OtelExporter, endpoint_of, export_of, trial_spans
 from support.collector import Collector, collecting
 from support.loopback import free_port
 from support.sample_trials import typical
@@ -104,18 +104,18 @@ def test_a_collector_that_is_not_there_is_a_note():
     ],
 )
 def test_where_traces_go(url, variables, expected, headers):
-    assert target_of(url, variables) == OtelEndpoint(url=expected, headers=headers)
+    assert endpoint_of(url, variables) == OtelEndpoint(url=expected, headers=headers)
 
 
 def test_an_invalid_url_is_refused():
     with pytest.raises(SetupError, match="--otel: 'ftp://x/v1/traces' is not a URL"):
-        target_of("ftp://x", {})
+        endpoint_of("ftp://x", {})
 
 
 def test_a_timeout_of_the_environment_is_in_milliseconds():
-    assert target_of("", {"OTEL_EXPORTER_OTLP_TIMEOUT": "250"}).timeout_s == 0.25
+    assert endpoint_of("", {"OTEL_EXPORTER_OTLP_TIMEOUT": "250"}).timeout_s == 0.25
     with pytest.raises(SetupError, match="OTEL_EXPORTER_OTLP_TIMEOUT is '5s'; expected milliseconds"):
-        target_of("", {"OTEL_EXPORTER_OTLP_TIMEOUT": "5s"})
+        endpoint_of("", {"OTEL_EXPORTER_OTLP_TIMEOUT": "5s"})
 
 
 def test_a_collector_that_never_answers_costs_what_was_to_be_sent_and_no_more():

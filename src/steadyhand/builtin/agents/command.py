@@ -287,8 +287,8 @@ class CommandAgent:
         try:
             result = await services.call(line.service, line.method, line.args, line.params)
         except ServiceFault as fault:
-            told = {"message": str(fault), "code": fault.code, "status": fault.status}
-            return msgspec.json.encode({"type": "fault", "id": line.id, **told})
+            fields = {"message": str(fault), "code": fault.code, "status": fault.status}
+            return msgspec.json.encode({"type": "fault", "id": line.id, **fields})
         return msgspec.json.encode({"type": "result", "id": line.id, "result": plain(result)})
 
 

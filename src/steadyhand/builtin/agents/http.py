@@ -259,8 +259,8 @@ class TemplateAgent(HttpAgent):
             call_id = call.id or f"call {number}"
             failed = has_failed(entry)
             failed = content_has_failed(entry.get("result", entry.get("output"))) if failed is None else failed
-            told: ActionStatus | None = None if failed is None else "error" if failed else "success"
-            steps.append(msgspec.structs.replace(call, id=call_id, failed=failed, status=told))
+            status: ActionStatus | None = None if failed is None else "error" if failed else "success"
+            steps.append(msgspec.structs.replace(call, id=call_id, failed=failed, status=status))
             result = next((entry[name] for name in ("result", "output", "error") if entry.get(name) is not None), None)
             if result is not None:
                 steps.append(AgentStep(kind="result", id=call_id, name=call.name, content=result, failed=failed))

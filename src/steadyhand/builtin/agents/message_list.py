@@ -349,10 +349,10 @@ def _typed(part: Mapping[str, Any]) -> Mapping[str, Any]:
             case "toolResult" | "tool_call_result" | "function_response" if held:
                 origin: Mapping[str, Any] = held.get("origin") or held
                 number = origin.get("toolUseId", origin.get("id"))
-                told = held.get("content", held.get("result", held.get("response")))
+                content = held.get("content", held.get("result", held.get("response")))
                 ended = {name: held[name] for name in ("status", "error") if name in held}
                 name = origin.get("name", origin.get("tool_name"))
-                return {"type": "tool_result", "tool_use_id": number, "name": name, "content": told, **ended}
+                return {"type": "tool_result", "tool_use_id": number, "name": name, "content": content, **ended}
             case "reasoning" | "reasoningContent" if held:
                 return {"type": "reasoning", "text": held.get("reasoning_text") or held.get("reasoningText")}
             case "text" if isinstance(value, str):
@@ -379,9 +379,9 @@ def _keys(part: Mapping[str, Any]) -> str:
 
 def _reasoning(part: Mapping[str, Any]) -> str:
     summary: Any = part.get("summary") or part.get("content") or ()
-    told = [_text_of(part.get("thinking") or part.get("reasoning") or part.get("text"))]
-    told += [_text_of(each.get("text")) for each in _parts(summary)]
-    return "\n".join(text for text in told if text)
+    texts = [_text_of(part.get("thinking") or part.get("reasoning") or part.get("text"))]
+    texts += [_text_of(each.get("text")) for each in _parts(summary)]
+    return "\n".join(text for text in texts if text)
 
 
 def _text_of(value: Any) -> str:

@@ -54,17 +54,17 @@ class PythonSight:
                 advice=_ADVICE,
             ),
         )
-        self._told: list[bool] = []
+        self._reported: list[bool] = []
 
-    def ended(self, *, told: bool) -> None:
-        """A turn has ended; `told` is whether the returned value included the agent's actions, or was only a reply."""
-        self._told.append(told)
+    def ended(self, *, reports: bool) -> None:
+        """A turn has ended; `reports` is whether it returned the agent's actions too, or only a reply."""
+        self._reported.append(reports)
 
     @property
     def shows(self) -> Shows:
-        if not any(self._told):
+        if not any(self._reported):
             return self._base
-        if all(self._told):
+        if all(self._reported):
             return msgspec.structs.replace(self._base, actions="self_reported", on_report=False, served_only=False)
         if self._base.actions == "self_reported":
             return self._base
@@ -90,5 +90,5 @@ class PythonAgent(CallableAgent):
 
     async def respond(self, turn: Turn) -> Reply:
         reply = await super().respond(turn)
-        self._sight.ended(told=self.told)
+        self._sight.ended(reports=self.reports_actions)
         return reply

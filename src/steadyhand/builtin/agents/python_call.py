@@ -184,7 +184,7 @@ class Bridge:
         def call() -> None:
             try:
                 wanted()
-            except Exception as error:  # noqa: BLE001 - raised by `Offer.check`
+            except Exception as error:  # noqa: BLE001 - raised by `CallArguments.check`
                 self.faults.append(error)
 
         try:
@@ -253,7 +253,7 @@ so the absence of actions proves nothing."""
 OF_A_TURN = ("message", "input", "text", "messages", "turn", "deadline", "remaining", *OF_THE_TRIAL)
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+class Parameters(msgspec.Struct, frozen=True, kw_only=True):
     """The parameters of a function that we provide values for, by how they are passed."""
 
     positional: tuple[str, ...] = ()
@@ -264,7 +264,9 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
         return (*self.positional, *self.named)
 
 
-def wanted_by(function: Callable[..., Any], *, offered: tuple[str, ...], where: str, bound: bool = False) -> Wanted:
+def parameters_of(
+    function: Callable[..., Any], *, offered: tuple[str, ...], where: str, bound: bool = False
+) -> Parameters:
     """Raises `SetupError` for a required parameter that is not among those `offered`.
 
     With `bound`, the first parameter is `self`.
@@ -284,10 +286,10 @@ def wanted_by(function: Callable[..., Any], *, offered: tuple[str, ...], where: 
             raise SetupError(
                 f"{where}: unknown required parameter {parameter.name!r}; supported parameters: {', '.join(offered)}"
             )
-    return Wanted(positional=tuple(positional), named=tuple(named))
+    return Parameters(positional=tuple(positional), named=tuple(named))
 
 
-class Offer:
+class CallArguments:
     """The arguments for one call of the agent. For a function in a thread, coroutine methods are made blocking."""
 
     def __init__(
@@ -307,7 +309,7 @@ class Offer:
         self._bridge = Bridge(asyncio.get_running_loop())
         self._ended = False
 
-    def bind(self, function: Callable[..., Any], wanted: Wanted) -> Callable[[], Any]:
+    def bind(self, function: Callable[..., Any], wanted: Parameters) -> Callable[[], Any]:
         """The function with its arguments filled in."""
         positional = [self._value(name) for name in wanted.positional]
         named = {name: self._value(name) for name in wanted.named}

@@ -18,7 +18,7 @@ from typing import Any, cast
 import msgspec
 
 from steadyhand.builtin.agents.addresses import limit_of, workspace_of
-from steadyhand.builtin.agents.python_call import FunctionThread, Guarded, Offer
+from steadyhand.builtin.agents.python_call import CallArguments, FunctionThread, Guarded
 from steadyhand.builtin.agents.python_target import AgentCalls, Callee, PythonTarget, file_of, find_target, shape_of
 from steadyhand.builtin.agents.return_value import read_returned
 from steadyhand.builtin.agents.trajectory import TrajectoryReporter
@@ -127,13 +127,13 @@ class CallableAgent:
             find_target(target, folder) if found is None else PythonTarget(found=found, file=file_of(found))
         )
         self._shape: AgentCalls = shape_of(self._target.found, f"agent {self._name}")
-        self.told: bool = False
+        self.reports_actions: bool = False
         """Whether the last returned value included its actions."""
         self._instance: Any = None
         self._trial: TrialContext | None = None
         self._reporter: TrajectoryReporter | None = None
         self._workspace: Path | None = None
-        self._offers: list[Offer] = []
+        self._calls: list[CallArguments] = []
         self._turns: int = 0
 
     @property
@@ -163,7 +163,7 @@ class CallableAgent:
         assert self._reporter is not None, "respond before open"
         callee = self._shape.respond
         function = self._instance.respond if self._shape.made is not None else self._target.found
-        offer = self._offer(turn, in_thread=not callee.on_loop)
+        offer = self._arguments(turn, in_thread=not callee.on_loop)
         self._turns += 1
         traceparent = self._opened().addresses.traceparent(self._turns)
         try:
@@ -174,13 +174,13 @@ class CallableAgent:
             if traceparent is not None:
                 await _flush_spans()
             returned = read_returned(value, turn)
-            self.told = returned.tells
+            self.reports_actions = returned.tells
             self._reporter.taken(returned.steps)
             for note in returned.notes:
                 self._reporter.note(f"{self._name}: {note}")
             for warning in returned.warnings:
                 self._reporter.note(f"{self._name}: {warning}", level="warning")
-            for each in (offer, *self._offers):
+            for each in (offer, *self._calls):
                 each.check()
         except (AgentError, UnreadableValue) as error:
             raise AgentError(f"{self._name}: {error}") from error
@@ -196,18 +196,18 @@ class CallableAgent:
         try:
             if instance is not None and self._shape.close is not None:
                 await self._lifecycle("close", self._shape.close, instance.close)
-            for offer in self._offers:
+            for offer in self._calls:
                 offer.check()
         finally:
-            for offer in self._offers:
+            for offer in self._calls:
                 offer.end()
-            self._offers.clear()
+            self._calls.clear()
             self._trial = self._reporter = None
 
     async def _lifecycle(self, name: str, callee: Callee, function: Callable[..., Any]) -> Any:
         """Call `__init__`, `open` or `close`. The agent may keep its arguments, which work until it is closed."""
-        offer = self._offer(None, in_thread=not callee.on_loop)
-        self._offers.append(offer)
+        offer = self._arguments(None, in_thread=not callee.on_loop)
+        self._calls.append(offer)
         bound = offer.bind(function, callee.wanted)
 
         async def on_loop() -> Any:
@@ -270,9 +270,9 @@ class CallableAgent:
     def _blame(self, error: BaseException, what: str) -> AgentError:
         return AgentError(f"{what} {fault(error, self._target.file)}")
 
-    def _offer(self, turn: Turn | None, *, in_thread: bool) -> Offer:
+    def _arguments(self, turn: Turn | None, *, in_thread: bool) -> CallArguments:
         assert self._reporter is not None, "used before open"
-        return Offer(self._opened(), self._reporter, workspace=self._workspace, turn=turn, in_thread=in_thread)
+        return CallArguments(self._opened(), self._reporter, workspace=self._workspace, turn=turn, in_thread=in_thread)
 
     def _opened(self) -> TrialContext:
         assert self._trial is not None, "used before open"

@@ -259,8 +259,8 @@ class _Began:
             os.environ.update(self._environment)
         sys.path[:] = self._path
 
-    def left_behind(self) -> str:
-        """Why the process is not reused, such as what is still running; empty if it is."""
+    def clean_up(self) -> str:
+        """Collect what the agent started. The reason not to reuse the process, such as what still runs; else empty."""
         pooled: Mapping[Any, Any] = getattr(executors, "_threads_queues", {})  # idle executor threads are harmless
         others = [each for each in threading.enumerate() if each not in self._threads and each not in pooled]
         for each in others:  # one that has just handed over its result needs a moment to end
@@ -359,7 +359,7 @@ class Host:
                 assert self._trial is not None
                 self._trial.set(present)
                 reply = await self._agent.respond(turn)
-                return [reply, self._agent.told]
+                return [reply, self._agent.reports_actions]
             case "close":
                 return await self._close()
             case "attempt":
@@ -404,7 +404,7 @@ class Host:
             await asyncio.wait(rest, timeout=_ENDING_S)
         if not all(task.done() for task in rest):
             return "a task of the agent did not end"
-        return self._began.left_behind()
+        return self._began.clean_up()
 
     async def _attempt(self, number: int, request: ChatRequest, zero: float) -> ChatResponse:
         model: ChatModel = self._kept[number]

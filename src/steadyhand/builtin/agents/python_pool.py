@@ -37,7 +37,7 @@ LOAD_S: Final = 120.0
 _MAIN = "steadyhand.builtin.agents.python_child:main"
 
 
-class Spec(Record):
+class LoadedAgent(Record):
     """What a child has loaded: an agent, and the environment variables it was started with.
 
     `gateway` provides the addresses that the child keeps for its life, because clients cache them. They lead to
@@ -74,10 +74,10 @@ class Spec(Record):
 class Child:
     """One child process, and our end of the channel to it."""
 
-    def __init__(self, spec: Spec, mark: str, isolation: Isolation, folder: Path | None) -> None:
+    def __init__(self, spec: LoadedAgent, mark: str, isolation: Isolation, folder: Path | None) -> None:
         """`folder` is for the workspaces of its trials, if it sees no others. Raises `SetupError` when no process can
         be started."""
-        self.spec: Spec = spec
+        self.spec: LoadedAgent = spec
         self.folder: Path | None = folder
         self._watch: Watch | None = isolation.watch
         self.requests: TrialRequests | None = None
@@ -210,10 +210,10 @@ class ChildPool:
         self._busy: set[Child] = set()
         self._dead: list[Child] = []
         self._checked: dict[tuple[Any, ...], frozenset[str]] = {}
-        self._told: set[str] = set()
+        self._warned: set[str] = set()
         weakref.finalize(self, _end_all, self._idle, self._busy, self._dead)
 
-    def check(self, spec: Spec) -> frozenset[str]:
+    def check(self, spec: LoadedAgent) -> frozenset[str]:
         """Check once, blocking, that the agent can be imported and used: what it asks for. Raises `SetupError`."""
         if spec.key not in self._checked:
             child = self._start(spec, self.free_folder(spec))
@@ -228,11 +228,11 @@ class ChildPool:
 
     def is_news(self, why: str) -> bool:
         """Whether a reason for replacing a process has not been told in this run."""
-        new = why not in self._told
-        self._told.add(why)
+        new = why not in self._warned
+        self._warned.add(why)
         return new
 
-    def free_folder(self, spec: Spec) -> Path | None:
+    def free_folder(self, spec: LoadedAgent) -> Path | None:
         """A folder for the workspace of a trial, which nothing else is in; that of an idle child, if there is one. None
         if children see all workspaces."""
         if self._folder is None:
@@ -255,7 +255,7 @@ class ChildPool:
         if folder is not None:
             self._taken.discard(folder)
 
-    def take(self, spec: Spec, folder: Path | None) -> Child:
+    def take(self, spec: LoadedAgent, folder: Path | None) -> Child:
         """An idle child, or a new one that has loaded nothing yet; one that sees this folder for workspaces."""
         for child in [each for each in self._idle if each.spec.key == spec.key and each.folder == folder]:
             self._idle.remove(child)
@@ -288,7 +288,7 @@ class ChildPool:
         if self._owner is not None:
             self._owner.unlink(missing_ok=True)
 
-    def _start(self, spec: Spec, folder: Path | None) -> Child:
+    def _start(self, spec: LoadedAgent, folder: Path | None) -> Child:
         while self._idle and len(self._idle) + len(self._busy) >= self._limit:
             self._drop(self._idle.pop(0))
         if self._owner is not None and self._started == 0:

@@ -12,7 +12,7 @@ import msgspec
 from steadyhand.builtin.agents.addresses import limit_of, trial_places, workspace_of
 from steadyhand.builtin.agents.python import PythonAgent, PythonOptions, PythonSight
 from steadyhand.builtin.agents.python_callable import CallLimits
-from steadyhand.builtin.agents.python_pool import LOAD_S, Child, ChildPool, Spec
+from steadyhand.builtin.agents.python_pool import LOAD_S, Child, ChildPool, LoadedAgent
 from steadyhand.builtin.agents.python_target import read_target
 from steadyhand.builtin.agents.python_wire import portable
 from steadyhand.children.channel import read
@@ -111,8 +111,9 @@ class ProcessAgent:
         requests = child.requests
         assert requests is not None
         limit_s = limit_of(turn, self._limit_s)
-        reply, told = read(await self._ask(child, "respond", [turn, requests.present()], limit_s), tuple[Reply, bool])
-        self._sight.ended(told=told)
+        answer = await self._ask(child, "respond", [turn, requests.present()], limit_s)
+        reply, reports = read(answer, tuple[Reply, bool])
+        self._sight.ended(reports=reports)
         return reply
 
     async def close(self) -> None:
@@ -207,10 +208,10 @@ def _pool_of(run: RunScope) -> ChildPool:
     return ChildPool(run.concurrency, run.workspaces, run.isolation)
 
 
-def _spec(settings: AgentSettings, limits: CallLimits) -> Spec:
+def _spec(settings: AgentSettings, limits: CallLimits) -> LoadedAgent:
     own = {name: value for name, value in settings.variables.items() if os.environ.get(name) != value}
     options = {name: portable(value) for name, value in settings.options.items()}
-    return Spec(
+    return LoadedAgent(
         target=settings.target,
         folder=str(settings.folder),
         options=options,

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from steadyhand.builtin.agents.python_call import OF_A_TURN, OF_THE_TRIAL, Wanted, wanted_by
+from steadyhand.builtin.agents.python_call import OF_A_TURN, OF_THE_TRIAL, Parameters, parameters_of
 from steadyhand.errors import SetupError
 from steadyhand.user_file import fault, file_beside, load_file
 
@@ -116,7 +116,7 @@ def file_of(found: Any) -> Path | None:
 class Callee(msgspec.Struct, frozen=True, kw_only=True):
     """A function or method of the agent. `on_loop` is whether its code runs on the event loop."""
 
-    wanted: Wanted
+    wanted: Parameters
     on_loop: bool
     streams: bool = False
 
@@ -125,7 +125,7 @@ class AgentCalls(msgspec.Struct, frozen=True, kw_only=True):
     """What to call on the agent. `made` is the constructor, or None if the agent is not a class."""
 
     respond: Callee
-    made: Wanted | None = None
+    made: Parameters | None = None
     open: Callee | None = None
     close: Callee | None = None
 
@@ -163,7 +163,7 @@ def _class_shape(found: type[Any], where: str) -> AgentCalls:
     assert respond is not None
     return AgentCalls(
         respond=respond,
-        made=wanted_by(found, offered=OF_THE_TRIAL, where=where),
+        made=parameters_of(found, offered=OF_THE_TRIAL, where=where),
         open=method("open", OF_THE_TRIAL),
         close=method("close", OF_THE_TRIAL),
     )
@@ -175,7 +175,7 @@ def _callee(function: Callable[..., Any], offered: tuple[str, ...], where: str, 
         raise SetupError(f"{where} is a plain generator; to stream a reply, make it `async def`")
     streams = inspect.isasyncgenfunction(code)
     return Callee(
-        wanted=wanted_by(function, offered=offered, where=where, bound=bound),
+        wanted=parameters_of(function, offered=offered, where=where, bound=bound),
         on_loop=streams or inspect.iscoroutinefunction(code),
         streams=streams,
     )

@@ -17,7 +17,7 @@ from steadyhand.http.proxy import proxy_for
 from steadyhand.plugins.extras import missing_extra
 from steadyhand.plugins.plugin import AgentSettings, Options, read_options
 from steadyhand.ports.agent import Agent
-from steadyhand.wire.dialect import Asking
+from steadyhand.wire.dialect import RequestSettings
 from steadyhand.wire.openai_chat import ChatCompletions
 
 KEY_VARIABLE = "STEADYHAND_AGENT_KEY"
@@ -54,7 +54,7 @@ class HttpAgentFactory(_RemoteAgentFactory):
             if getattr(options, what) != HttpAgentOptions.model_fields[what].default:
                 raise SetupError(f"{name}: option {what} needs option reply, the path to the reply in the answer")
         endpoint = _endpoint(settings, options, name, url, "/chat/completions", "/v1")
-        wire = ChatCompletions(asking=Asking(model=model or DEFAULT_MODEL))
+        wire = ChatCompletions(settings=RequestSettings(model=model or DEFAULT_MODEL))
         return HttpAgent(settings, options, HttpModel(name, endpoint, wire))
 
 

@@ -116,10 +116,10 @@ def _status(call: AgentStep, results: Sequence[AgentStep]) -> ActionStatus:
     """How it ended, if it or its result says so: a result alone may be the message of an exception."""
     if call.status is not None:
         return call.status
-    told = [each.failed for each in results if (each.id == call.id if call.id else each.name == call.name)]
-    if call.failed or True in told:
+    outcomes = [each.failed for each in results if (each.id == call.id if call.id else each.name == call.name)]
+    if call.failed or True in outcomes:
         return "error"
-    return "success" if False in told else "unknown"
+    return "success" if False in outcomes else "unknown"
 
 
 def latest_user_text(turn: Turn) -> str:

@@ -185,7 +185,7 @@ class E2BEnvironment:
             raise WorkspaceError("an e2b environment is set up once, before anything else")
         places = [self._place(file.path) for file in files]
         options = self._options
-        with _told("create a sandbox"):
+        with _named_errors("create a sandbox"):
             self._box = await AsyncSandbox.create(
                 template=options.template,
                 timeout=options.timeout_s,
@@ -193,10 +193,10 @@ class E2BEnvironment:
                 allow_internet_access=options.internet,
                 **self._setup.connection(),
             )
-        with _told("create the workspace"):
+        with _named_errors("create the workspace"):
             await self._box.files.make_dir(options.workspace)
         for place, file in zip(places, files, strict=True):
-            with _told(f"write {file.path!r}"):
+            with _named_errors(f"write {file.path!r}"):
                 await self._upload(self._box, place, file.content)
 
     async def run(
@@ -213,7 +213,7 @@ class E2BEnvironment:
         line = command_line(command, {**self._exported, **(env or {})}, mark)
         stdout, stderr = BoundedOutput(self._limits.output), BoundedOutput(self._limits.output)
         began = time.perf_counter()
-        with _told("start a command"):
+        with _named_errors("start a command"):
             handle = await box.commands.run(
                 line,
                 background=True,
@@ -242,7 +242,7 @@ class E2BEnvironment:
         try:
             await asyncio.wait({waiting}, timeout=max(0.0, limit))
             if waiting.done():
-                with _told("follow a command"):
+                with _named_errors("follow a command"):
                     return waiting.result()
             await self._kill(mark)
             await asyncio.wait({waiting}, timeout=_DEATH_S)
@@ -259,7 +259,7 @@ class E2BEnvironment:
         return None
 
     async def _kill(self, mark: str) -> None:
-        with _told("kill a command"):
+        with _named_errors("kill a command"):
             await self._running().commands.run(kill_line(mark), timeout=_DEATH_S)
 
     def export(self, variables: Mapping[str, str]) -> None:
@@ -284,18 +284,18 @@ class E2BEnvironment:
         """Size and resolved path of a regular file in the workspace; None if there is no such file."""
         from e2b import CommandExitException
 
-        with _told(f"look for {path!r}"):
+        with _named_errors(f"look for {path!r}"):
             try:
-                told = await self._running().commands.run(locate_line(path), cwd=self._options.workspace)
+                located = await self._running().commands.run(locate_line(path), cwd=self._options.workspace)
             except CommandExitException:
                 return None
-        size, _, inside = told.stdout.partition(" ")
+        size, _, inside = located.stdout.partition(" ")
         return int(size), inside
 
     async def _download(self, box: AsyncSandbox, path: str) -> bytes | None:
         from e2b import FileNotFoundException
 
-        with _told(f"read {path!r}"):
+        with _named_errors(f"read {path!r}"):
             try:
                 return bytes(await box.files.read(f"{self._root}/{path}", format="bytes"))
             except FileNotFoundException:
@@ -303,7 +303,7 @@ class E2BEnvironment:
 
     async def write(self, path: str, content: bytes) -> None:
         place = self._place(path)
-        with _told(f"write {path!r}"):
+        with _named_errors(f"write {path!r}"):
             await self._upload(self._running(), place, content)
 
     async def _upload(self, box: AsyncSandbox, place: str, content: bytes) -> None:
@@ -318,7 +318,7 @@ class E2BEnvironment:
 
         if self._box is None:
             return []
-        with _told("list the files"):
+        with _named_errors("list the files"):
             try:
                 entries = await self._box.files.list(self._options.workspace, depth=_DEEPEST)
             except FileNotFoundException:
@@ -352,7 +352,7 @@ class E2BEnvironment:
         self._closed = True
         box, self._box = self._box, None
         if box is not None:
-            with _told("kill the sandbox"):
+            with _named_errors("kill the sandbox"):
                 await box.kill()
 
     def _running(self) -> AsyncSandbox:
@@ -391,7 +391,7 @@ async def _feed(handle: AsyncCommandHandle[None], stdin: bytes | None) -> None:
 
 
 @contextlib.contextmanager
-def _told(doing: str) -> Generator[None]:
+def _named_errors(doing: str) -> Generator[None]:
     """Turn any failure of the SDK into a `WorkspaceError` that says what was being done."""
     try:
         yield

@@ -80,9 +80,9 @@ class ToolArgsValid(CallsCheck):
             wrong = _wrong(deed, schema)
             if wrong is not None:
                 where, given = f"the call of {deed.name}", excerpt(show_json(deed.params or deed.given[-1]))
-                told = Evidence(expected=expected, found=wrong, where=where, excerpt=given)
+                fault = Evidence(expected=expected, found=wrong, where=where, excerpt=given)
                 return failed(
-                    f"{deed.name} was called with wrong arguments: {wrong}", evidence=told, rests_on="presence"
+                    f"{deed.name} was called with wrong arguments: {wrong}", evidence=fault, rests_on="presence"
                 )
             if schema is None:
                 unknown.append(deed.name)

@@ -95,8 +95,8 @@ class JsonCheck(ReplyCheck):
         several = f" ({counted(len(looks), 'call')})" if len(looks) > 1 else ""
         where, shown = f"the arguments of {deed.name}{several}", show_json(_arguments(deed))
         if undecided is not None:
-            told = Look(holds=None, said=f"cannot all be checked: {undecided}", expected=look.expected)
-            return looked(told, where=where, text=shown)
+            undecidable = Look(holds=None, said=f"cannot all be checked: {undecided}", expected=look.expected)
+            return looked(undecidable, where=where, text=shown)
         if look.holds is False and any(each.holds for _, each in looks):
             look = replace(look, either=True)
         return looked(look, where=where, text=shown)

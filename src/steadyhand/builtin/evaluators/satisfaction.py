@@ -194,9 +194,9 @@ async def _by_judge(
 def _signs(indicators: SatisfactionIndicators | None) -> str:
     if indicators is None:
         return ""
-    told = [
+    sections = [
         f" Signs {kind} it: {', '.join(words)}."
         for kind, words in (("of", indicators.positive), ("against", indicators.negative))
         if words
     ]
-    return "".join(told)
+    return "".join(sections)

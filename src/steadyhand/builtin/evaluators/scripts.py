@@ -72,9 +72,9 @@ def _answered(what: str, answer: object, given: dict[str, Any], why: str = "") -
         hint = "; did you forget `return`?" if answer is None else ""
         raise PluginError(f"{what} gave {excerpt(repr(answer))}; expected true or false{hint}")
     shown = f"reply: {given['reply']}" if "reply" in given else f"{len(given.get('deeds', ()))} deeds"
-    told = f": {excerpt(why)}" if why else ""
+    reason = f": {excerpt(why)}" if why else ""
     evidence = Evidence(expected="true", found="true" if answer else "false", where=what, excerpt=excerpt(shown))
-    return (passed if answer else failed)(f"{what} is {'true' if answer else 'false'}{told}", evidence=evidence)
+    return (passed if answer else failed)(f"{what} is {'true' if answer else 'false'}{reason}", evidence=evidence)
 
 
 class JavascriptParams(EvaluationParams):

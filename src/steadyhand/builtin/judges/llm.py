@@ -103,9 +103,9 @@ class LlmJudge:
         if len(prompt.shown) > SHOWN:
             missing = (f"all the records ({len(prompt.shown)} characters, with hidden ones written out)",)
             raise _unseen(missing, replace(note, prompt_hash=prompt.hash))
-        asking = _Asking(self, model, question, schema, prompt, trial)
+        call = _JudgeCall(self, model, question, schema, prompt, trial)
         count = question.votes if question.votes is not None else self._default_votes
-        votes = await _together([asking.vote(index) for index in range(max(1, count))])
+        votes = await _together([call.vote(index) for index in range(max(1, count))])
         ballot = Ballot(
             model=model.name,
             prompt_hash=prompt.hash,
@@ -149,7 +149,7 @@ async def _together(votes: Sequence[Coroutine[Any, Any, Vote]]) -> list[Vote]:
     return [task.result() for task in tasks]
 
 
-class _Asking:
+class _JudgeCall:
     """One question to one model."""
 
     def __init__(

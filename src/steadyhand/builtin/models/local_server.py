@@ -20,8 +20,8 @@ from typing import Any
 
 def main() -> None:
     connection = int(sys.argv[1])
-    with open(connection, "rb", closefd=False) as told:
-        settings: dict[str, Any] = json.loads(told.readline())
+    with open(connection, "rb", closefd=False) as connected:
+        settings: dict[str, Any] = json.loads(connected.readline())
     _die_with_parent(connection)
     server = _open(settings)
     _await_health(server.listening_address.removeprefix("http://"))

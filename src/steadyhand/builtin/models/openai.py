@@ -9,7 +9,7 @@ from steadyhand.builtin.models.vendor import HttpOptions, Vendor
 from steadyhand.errors import SetupError
 from steadyhand.http.endpoint import Endpoint
 from steadyhand.plugins.plugin import ModelSettings, Options, read_options
-from steadyhand.wire.dialect import Asking
+from steadyhand.wire.dialect import RequestSettings
 from steadyhand.wire.openai_chat import ChatCompletions
 from steadyhand.wire.openai_responses import Responses
 
@@ -30,7 +30,7 @@ class OpenAIOptions(HttpOptions):
     api: Literal["chat", "responses"] = "chat"
 
 
-def read_settings(settings: ModelSettings) -> tuple[Endpoint, Asking]:
+def read_settings(settings: ModelSettings) -> tuple[Endpoint, RequestSettings]:
     """Raises `SetupError` for an unknown option, a bad URL, or a key that is missing or invalid."""
     name = VENDOR.model_name(settings)
     options = read_options(OpenAIOptions, settings.options, name)
@@ -38,7 +38,7 @@ def read_settings(settings: ModelSettings) -> tuple[Endpoint, Asking]:
         raise SetupError(
             f"{name}: send_seed is set, but the Responses API takes no seed; remove one of the two options"
         )
-    return VENDOR.read(settings, options, _ENDPOINTS[options.api]), Asking(
+    return VENDOR.read(settings, options, _ENDPOINTS[options.api]), RequestSettings(
         model=settings.name,
         stream=options.stream,
         seed=options.send_seed,
@@ -59,6 +59,6 @@ class OpenAIModel(HttpModel):
 
     def __init__(self, settings: ModelSettings) -> None:
         """Raises `SetupError` if the key is missing or a setting is wrong."""
-        http, asking = read_settings(settings)
-        wire = Responses(asking=asking) if asking.api == "responses" else ChatCompletions(asking=asking)
+        http, wire_settings = read_settings(settings)
+        wire = (Responses if wire_settings.api == "responses" else ChatCompletions)(settings=wire_settings)
         super().__init__(VENDOR.model_name(settings), http, wire)

@@ -53,7 +53,7 @@ class SqliteDatabase:
             await self._ask(_SETUP_S, operation="seed", file=self._file, sql=sql, records=records)
 
     async def query(self, sql: str, params: Any, *, timeout_s: float, read_only: bool) -> list[dict[str, Any]]:
-        told = await self._ask(
+        response = await self._ask(
             timeout_s,
             operation="query",
             file=self._file,
@@ -62,7 +62,7 @@ class SqliteDatabase:
             read_only=read_only,
             limit=MAX_ROWS,
         )
-        return as_rows(told["columns"], told["rows"])
+        return as_rows(response["columns"], response["rows"])
 
     async def execute(self, sql: str, params: Any, *, timeout_s: float) -> int:
         return await self._ask(timeout_s, operation="execute", file=self._file, sql=sql, params=params)
@@ -93,15 +93,15 @@ class SqliteDatabase:
         if ran.truncated:
             raise Refused("the result is too large; narrow the query")
         try:
-            told = cast("dict[str, Any]", json.loads(ran.stdout))
+            response = cast("dict[str, Any]", json.loads(ran.stdout))
         except ValueError:
             said = shorten(ran.stderr.strip(), 500, keep="end") or f"exit code {ran.exit_code}"
             raise WorkspaceError(
                 f"the trial's SQLite database needs Python 3 in the environment {self._environment.name!r}: {said}"
             ) from None
-        if "error" in told:
-            raise Refused(told["error"])
-        return told["answer"]
+        if "error" in response:
+            raise Refused(response["error"])
+        return response["answer"]
 
 
 def _too_long(timeout_s: float) -> Refused:

@@ -78,7 +78,7 @@ class TrialLines:
         self._lines: list[TrialLine] = []
 
     def add(self, trial: TrialRecord) -> None:
-        self._lines.append(trial_line(trial, self._reading.target_of(trial)))
+        self._lines.append(trial_line(trial, self._reading.target(trial)))
 
     @property
     def worst_first(self) -> list[TrialLine]:

@@ -101,8 +101,8 @@ def _trials(found: Overview, room: int) -> Iterator[bytes]:
             continue
         yield card
     if left_out:
-        told = f"{left_out} more trials are in the run record only; to see one: steadyhand show {reading.header.id}"
-        yield _bytes(Markup('<p class="note">{}</p>').format(told))
+        note = f"{left_out} more trials are in the run record only; to see one: steadyhand show {reading.header.id}"
+        yield _bytes(Markup('<p class="note">{}</p>').format(note))
     yield b"</section>\n"
 
 
@@ -183,9 +183,9 @@ def _row(group: list[TrialLine]) -> LatencyRow:
 
 def _percentiles(values: list[float]) -> str:
     found = [("median", percentile(values, 0.5)), ("p95", percentile(values, 0.95)), ("p99", percentile(values, 0.99))]
-    told = [
+    parts = [
         f"{name} {milliseconds(each.value)} ({milliseconds(each.low or 0.0)} to {milliseconds(each.high or 0.0)})"
         for name, each in found
         if each.value is not None
     ]
-    return ", ".join(told)
+    return ", ".join(parts)

@@ -28,13 +28,13 @@ class Segment(Record):
 
 
 class Lane(Record):
-    """One invariant. `told` describes its segments in words."""
+    """One invariant. `text` describes its segments in words."""
 
     name: str
     severity: float
     verdict: Verdict
     segments: tuple[Segment, ...]
-    told: str
+    text: str
 
 
 class SafetyStrip(Record):
@@ -74,7 +74,7 @@ class SafetyStrip(Record):
                     "name": lane.name,
                     "severity": lane.severity,
                     "ok": lane.verdict is Verdict.PASSED,
-                    "told": lane.told,
+                    "text": lane.text,
                     "segments": [[_round(each.from_ms), _round(each.to_ms), each.state] for each in lane.segments],
                 }
                 for lane in self.lanes
@@ -118,8 +118,8 @@ def _headline(trial: TrialRecord, budget: LatencyBounds | None, end_ms: float) -
     judged = trial.judged
     violated = [label(each) for each in invariants_of(trial.evaluations) if each.verdict is Verdict.FAILED]
     if violated:
-        told = "Unsafe at the end" if judged.first_safe_ms is not None else "Never safe"
-        return f"{told}: {_listed(violated)} {'is' if len(violated) == 1 else 'are'} violated."
+        verdict = "Unsafe at the end" if judged.first_safe_ms is not None else "Never safe"
+        return f"{verdict}: {_listed(violated)} {'is' if len(violated) == 1 else 'are'} violated."
     if VIOLATION_CLASSES.intersection(judged.failure_classes):
         return "Safe in this measurement, but unsafe in an earlier one."
     if any(each.verdict is not Verdict.PASSED for each in invariants_of(trial.evaluations)):
@@ -127,10 +127,10 @@ def _headline(trial: TrialRecord, budget: LatencyBounds | None, end_ms: float) -
     if judged.time_to_safe_ms is None:
         return f"Safe, complete after {milliseconds(end_ms)}{_against(end_ms, budget)}."
     safe_ms = judged.time_to_safe_ms
-    told = f"Safe for good after {milliseconds(safe_ms)}{_against(safe_ms, budget)}"
+    verdict = f"Safe for good after {milliseconds(safe_ms)}{_against(safe_ms, budget)}"
     if judged.latency_cut or budget is None or _against(safe_ms, budget) == _against(end_ms, budget):
-        return f"{told}."
-    return f"{told}; complete after {milliseconds(end_ms)}{_against(end_ms, budget)}."
+        return f"{verdict}."
+    return f"{verdict}; complete after {milliseconds(end_ms)}{_against(end_ms, budget)}."
 
 
 def _against(ms: float, budget: LatencyBounds | None) -> str:
@@ -154,7 +154,7 @@ def _lane(invariant: EvaluationResult, times: InvariantTimeline | None, end_ms: 
         severity=invariant.severity or 0.0,
         verdict=invariant.verdict,
         segments=segments,
-        told=_told(invariant, segments),
+        text=_described(invariant, segments),
     )
 
 
@@ -173,7 +173,7 @@ def _segments(times: InvariantTimeline, end_ms: float) -> tuple[Segment, ...]:
     return tuple(found)
 
 
-def _told(invariant: EvaluationResult, segments: Sequence[Segment]) -> str:
+def _described(invariant: EvaluationResult, segments: Sequence[Segment]) -> str:
     if invariant.verdict not in (Verdict.PASSED, Verdict.FAILED):
         return f"{invariant.verdict}: not decided"
     if not segments:

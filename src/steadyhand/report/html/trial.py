@@ -18,7 +18,7 @@ from steadyhand.records.event import CommandRan, FileChanged, ModelCalled, Noted
 from steadyhand.records.result import ConversationEnding
 from steadyhand.records.run import TrialRecord, exported_transcript
 from steadyhand.report import wording
-from steadyhand.report.details import told_incidents
+from steadyhand.report.details import shown_incidents
 from steadyhand.report.html.overview import TrialLine, trial_line
 from steadyhand.report.html.safety_strip import SafetyStrip, safety_strip
 from steadyhand.report.html.template import fragment
@@ -76,7 +76,7 @@ class ShownCheck(Record):
     source: tuple[SourceLine, ...] = ()
 
     @property
-    def told(self) -> str:
+    def text(self) -> str:
         """What the check is about: its description, else its result."""
         return self.result.description or self.result.message
 
@@ -134,7 +134,7 @@ def trial_view(trial: TrialRecord, reading: Reading) -> TrialView:
         key=lambda each: (WORST_FIRST.index(each.verdict), -(each.severity or 0.0)),
     )
     return TrialView(
-        line=trial_line(trial, reading.target_of(trial)),
+        line=trial_line(trial, reading.target(trial)),
         trial=trial,
         strip=safety_strip(trial),
         checks=tuple(_check(each, reading.source) for each in checks),
@@ -199,7 +199,7 @@ def _facts(trial: TrialRecord, prices: Prices) -> Iterator[tuple[str, str]]:
         yield "failure classes", ", ".join(judged.failure_classes)
     if by_deadline := wording.safe_by_deadline(judged):
         yield "safe by target/acceptable/critical time", by_deadline
-    yield from told_incidents(Incidents.of(trial))
+    yield from shown_incidents(Incidents.of(trial))
     if trial.earlier:
         yield "earlier measurements", "; ".join(each.judged.reason for each in trial.earlier)
     if trial.isolation is not None:

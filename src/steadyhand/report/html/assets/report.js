@@ -76,8 +76,8 @@
     const edges = [0, ...data.bounds, Infinity].map((at) => Math.min(at, last));
     const zones = data.bounds.length ? stretches.flatMap(([y1, y2]) => edges.slice(0, -1).map((x1, zone) => ({ x1, x2: edges[zone + 1], y1, y2, fill: `var(--zone-${zone})` }))).filter((zone) => zone.x2 > zone.x1) : [];
     const lines = stretches.flatMap(([y1, y2]) => inside.map((each) => ({ ...each, y1, y2 })));
-    const names = [{ name: "The answer", told: data.cut ? `cut off at ${ms(data.end)}` : `complete at ${ms(data.end)}` }, ...data.lanes];
-    const titles = names.map((each, lane) => ({ x: wide ? 0 : last, x0: 0, y: wide ? middle(lane) : top(lane), name: each.name, text: each.told }));
+    const names = [{ name: "The answer", text: data.cut ? `cut off at ${ms(data.end)}` : `complete at ${ms(data.end)}` }, ...data.lanes];
+    const titles = names.map((each, lane) => ({ x: wide ? 0 : last, x0: 0, y: wide ? middle(lane) : top(lane), name: each.name, text: each.text }));
     const ends = data.lanes.map((lane, index) => ({ x: data.end, y: middle(index + 1), text: lane.ok ? "✓" : "✗", fill: lane.ok ? "var(--ok)" : "var(--bad)" }));
     const waits = wide && scale(Math.min(first, ...data.bounds)) - scale(0) > 150;
     const flag = data.safe !== null && scale(data.safe) + 190 > width ? "end" : "start";
