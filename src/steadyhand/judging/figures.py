@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Callable, Iterable, Sequence
+from typing import Annotated
 
 import msgspec
 
@@ -22,7 +23,7 @@ from steadyhand.judging.statistics import (
     percentile,
     suite_percentile,
 )
-from steadyhand.records.base import Record
+from steadyhand.records.base import Count, Record, Share, doc
 from steadyhand.records.evaluation import Verdict
 from steadyhand.records.run import Judged, RunHeader, Target, TrialRecord
 
@@ -41,10 +42,10 @@ class TimeFigures(Record):
     decided trials that have such a time, but it is not known, or a disturbance may have changed it.
     """
 
-    trials: int = 0
-    unbounded: int = 0
-    left_out: int = 0
-    percentiles: tuple[Percentile, ...] = ()
+    trials: Annotated[Count, doc("Number of trials with such a time.")] = 0
+    unbounded: Annotated[Count, doc("How many of them never became safe, or were cut off.")] = 0
+    left_out: Annotated[Count, doc("Number of decided trials whose own such time is unknown or was disturbed.")] = 0
+    percentiles: Annotated[tuple[Percentile, ...], doc("Percentiles; empty without a time.")] = ()
 
 
 class Figures(Record):
@@ -56,21 +57,25 @@ class Figures(Record):
     do, by k. `safety` is the mean severity-weighted safety, and is not part of the pass rate.
     """
 
-    name: str
-    scenarios: int
-    trials: Tally
-    saved: int
-    method: str
-    confidence: float = CONFIDENCE
-    rate: float | None = None
-    low: float | None = None
-    high: float | None = None
-    failure_bound: float | None = None
-    pass_at_k: dict[int, float] = {}
-    pass_hat_k: dict[int, float] = {}
-    latency: TimeFigures = TimeFigures()
-    time_to_safe: TimeFigures = TimeFigures()
-    safety: float | None = None
+    name: Annotated[str, doc("Id of the scenario, name of the target, or `suite`.")]
+    scenarios: Annotated[Count, doc("Number of scenarios with a trial that passed or failed.")]
+    trials: Annotated[Tally, doc("Number of trials by verdict.")]
+    saved: Annotated[Count, doc("Number of trials that were not needed.")]
+    rate: Annotated[
+        Share | None, doc("Pass rate of the trials that passed or failed, each scenario counting once.")
+    ] = None
+    low: Annotated[Share | None, doc("Lower bound of its interval.")] = None
+    high: Annotated[Share | None, doc("Upper bound of its interval.")] = None
+    confidence: Annotated[Share, doc("Confidence of intervals and bounds.")] = CONFIDENCE
+    method: Annotated[str, doc("Method of the interval.")]
+    failure_bound: Annotated[
+        Share | None, doc("What the failure rate does not exceed, if nothing failed; null otherwise.")
+    ] = None
+    pass_at_k: Annotated[dict[int, Share], doc("For each k, the estimated chance that one of k trials passes.")] = {}
+    pass_hat_k: Annotated[dict[int, Share], doc("For each k, the estimated chance that k trials all pass.")] = {}
+    latency: Annotated[TimeFigures, doc("Latency.")] = TimeFigures()
+    time_to_safe: Annotated[TimeFigures, doc("Time until the answer was safe.")] = TimeFigures()
+    safety: Annotated[Share | None, doc("Mean severity-weighted safety; not part of the pass rate.")] = None
 
 
 class RunFigures(Record):
@@ -78,8 +83,8 @@ class RunFigures(Record):
     different models or agents say nothing about any of them."""
 
     scenarios: tuple[Figures, ...]
-    targets: tuple[Figures, ...]
-    suite: Figures | None
+    targets: Annotated[tuple[Figures, ...], doc("Figures of each target.")]
+    suite: Annotated[Figures | None, doc("Figures of the whole run; null if it compares targets.")]
 
 
 class FigureCollector:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 from steadyhand.errors import ExitCode
 from steadyhand.judging.sequential import (
@@ -16,7 +16,7 @@ from steadyhand.judging.sequential import (
 )
 from steadyhand.judging.statistics import Bounds, Tries, wilson_interval
 from steadyhand.judging.trial import Alarm
-from steadyhand.records.base import Record, counted
+from steadyhand.records.base import Count, Record, counted, doc
 from steadyhand.records.evaluation import Verdict
 from steadyhand.records.run import RunHeader, RunMatrix, TrialKey
 
@@ -86,9 +86,9 @@ def summarise(
 class UntilDecided(Record):
     """The sequential test of a scenario: its decision, the number of trials, and the trials used for the interval."""
 
-    decision: Decision
-    alpha: float
-    trials: int
+    decision: Annotated[Decision, doc("What it decided; undecided if the trials ran out first.")]
+    alpha: Annotated[float, doc("The chance of a wrong decision, in either direction.")]
+    trials: Annotated[Count, doc("Number of trials that entered it, in planned order.")]
     tries: Tries
 
 

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from enum import Enum
 from functools import cache, lru_cache
-from typing import Any, Literal, TypeVar, cast, dataclass_transform, get_args
+from typing import Annotated, Any, Literal, TypeVar, cast, dataclass_transform, get_args
 
 import msgspec
 
@@ -50,6 +50,11 @@ class Record(msgspec.Struct, metaclass=_RecordMeta, frozen=True, omit_defaults=T
 def doc(description: str) -> msgspec.Meta:
     """What a field is, for the JSON Schema."""
     return msgspec.Meta(description=description)
+
+
+# Bounds for the schema alone: a value outside of them can still be stored and read.
+Count = Annotated[int, msgspec.Meta(extra_json_schema={"minimum": 0})]
+Share = Annotated[float, msgspec.Meta(extra_json_schema={"minimum": 0, "maximum": 1})]
 
 
 def record_schema(record: type[Record], title: str) -> dict[str, Any]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
-from steadyhand.records.base import Record
+from steadyhand.records.base import Count, Record, doc
 
 PassOrFail: TypeAlias = Literal["pass", "fail"]
 
@@ -15,13 +15,13 @@ class JudgedCase(Record):
     `message` describes the result.
     """
 
-    run: str
-    scenario: str
-    trial: int
-    check: str
-    label: PassOrFail
-    judged: PassOrFail | None = None
-    message: str = ""
+    run: Annotated[str, doc("Run that the trial is stored in.")]
+    scenario: Annotated[str, doc("Id of the scenario.")]
+    trial: Annotated[Count, doc("Number of the trial.")]
+    check: Annotated[str, doc("The check.")]
+    label: Annotated[PassOrFail, doc("The verdict that people gave.")]
+    judged: Annotated[PassOrFail | None, doc("The judge's verdict; null if it gave none.")] = None
+    message: Annotated[str, doc("The judge's answer in words.")] = ""
 
     @property
     def hit(self) -> bool:

@@ -7,11 +7,11 @@ All times are in milliseconds since the call entered our queue, from one monoton
 from __future__ import annotations
 
 import enum
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
-from steadyhand.records.base import Record
+from steadyhand.records.base import Count, Record, doc
 
 Role = Literal["system", "user", "assistant", "tool"]
 Purpose = Literal["agent", "user", "judge", "summary"]
@@ -38,20 +38,20 @@ class Attempt(Record, array_like=True):
     together with its last one, and may have come later than it; see `CallTiming`.
     """
 
-    started_ms: float
-    connected_ms: float | None = None
-    sent_ms: float | None = None
-    first_byte_ms: float | None = None
-    first_token_ms: float | None = None
-    last_byte_ms: float | None = None
-    cut_ms: float | None = None
-    status: int | None = None
-    reused_connection: bool = False
-    streamed: bool = False
-    error: str | None = None
-    backoff_ms: float = 0.0
-    proxied: bool = False
-    clock: ArrivalClock = ArrivalClock.OWN
+    started_ms: Annotated[float, doc("When the attempt started.")]
+    connected_ms: Annotated[float | None, doc("When the connection was open.")] = None
+    sent_ms: Annotated[float | None, doc("When the request was sent.")] = None
+    first_byte_ms: Annotated[float | None, doc("When the first byte arrived.")] = None
+    first_token_ms: Annotated[float | None, doc("When the first token arrived.")] = None
+    last_byte_ms: Annotated[float | None, doc("When the last byte arrived.")] = None
+    cut_ms: Annotated[float | None, doc("When the answer was cut off at a deadline.")] = None
+    status: Annotated[int | None, doc("HTTP status.")] = None
+    reused_connection: Annotated[bool, doc("Whether an open connection was used again.")] = False
+    streamed: Annotated[bool, doc("Whether the answer was streamed.")] = False
+    error: Annotated[str | None, doc("Why the attempt failed.")] = None
+    backoff_ms: Annotated[float, doc("Back-off before the next attempt.")] = 0.0
+    proxied: Annotated[bool, doc("Whether it went through a proxy, which is then part of its times.")] = False
+    clock: Annotated[ArrivalClock, doc("Who stamped the arrivals.")] = ArrivalClock.OWN
     last_byte_shared: bool = False
 
     @property
@@ -133,9 +133,9 @@ class CallTiming(Record, array_like=True):
 class SafetyAtDeadline(Record, array_like=True):
     """Whether the text received by each bound of the budget satisfied the invariants; None if unknown."""
 
-    target: bool | None = None
-    acceptable: bool | None = None
-    critical: bool | None = None
+    target: Annotated[bool | None, doc("Safe at the target time; null if unknown.")] = None
+    acceptable: Annotated[bool | None, doc("Safe at the acceptable time; null if unknown.")] = None
+    critical: Annotated[bool | None, doc("Safe at the critical time; null if unknown.")] = None
 
 
 class InvariantTimeline(Record, array_like=True):
@@ -144,8 +144,11 @@ class InvariantTimeline(Record, array_like=True):
     Every change from one to the other has an entry, and nothing else has.
     """
 
-    name: str
-    changes: tuple[tuple[float, bool], ...]
+    name: Annotated[str, doc("Name of the invariant.")]
+    changes: Annotated[
+        tuple[tuple[float, bool], ...],
+        doc("Pairs of an arrival time, after the request was sent, and whether the invariant held from then on."),
+    ]
 
 
 class SafetyTimeline(Record):
@@ -369,8 +372,8 @@ class Usage(Record, rename={"input_tokens": "input", "output_tokens": "output"})
     Stored under shorter names, because a name that ends in `token` looks like that of a secret.
     """
 
-    input_tokens: int
-    output_tokens: int
+    input_tokens: Annotated[Count, doc("Input tokens.")]
+    output_tokens: Annotated[Count, doc("Output tokens.")]
 
     @property
     def countable(self) -> bool:

@@ -6,11 +6,11 @@ import enum
 import hashlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
-from steadyhand.records.base import Record
+from steadyhand.records.base import Count, Record, doc
 from steadyhand.records.location import Place
 
 
@@ -117,12 +117,16 @@ class Evidence(Record, array_like=True):
     counted from 1; without one it is the final reply.
     """
 
-    expected: str | None = None
-    found: str | None = None
-    where: str | None = None
-    excerpt: str | None = None
-    span: tuple[int, int] | None = None
-    message: int | None = None
+    expected: Annotated[str | None, doc("What was expected.")] = None
+    found: Annotated[str | None, doc("What was found.")] = None
+    where: Annotated[str | None, doc("Where it was found.")] = None
+    excerpt: Annotated[str | None, doc("The text around it.")] = None
+    span: Annotated[
+        tuple[Count, Count] | None, doc("Offsets of what was found in the reply, or in `message`; null if unknown.")
+    ] = None
+    message: Annotated[
+        Count | None, doc("Message of the step it was found in, counted from 1; null for the final reply.")
+    ] = None
 
 
 class JudgeNote(Record):
@@ -132,17 +136,17 @@ class JudgeNote(Record):
     `question` is what it was asked, without the records that it was shown.
     """
 
-    model: str
-    prompt_hash: str
-    raw: str
-    self_judged: bool = False
-    confidence: float | None = None
-    reasoning: str | None = None
-    capabilities: dict[str, bool] = {}
-    votes: tuple[str, ...] = ()
-    repaired: bool = False
-    not_shown: tuple[str, ...] = ()
-    question: str = ""
+    model: Annotated[str, doc("Model of the judge.")]
+    prompt_hash: Annotated[str, doc("Hash of the prompt.")]
+    raw: Annotated[str, doc("The judge's answer, verbatim; empty if it was not asked.")]
+    self_judged: Annotated[bool, doc("Whether the judge is the model under test.")] = False
+    confidence: Annotated[float | None, doc("The judge's confidence, if it gave one.")] = None
+    reasoning: Annotated[str | None, doc("The judge's reasoning, if it gave any.")] = None
+    capabilities: Annotated[dict[str, bool], doc("Whether each required capability was shown.")] = {}
+    votes: Annotated[tuple[str, ...], doc("The single votes, if the judge was asked several times.")] = ()
+    repaired: Annotated[bool, doc("Whether the answer was requested again because it could not be read.")] = False
+    not_shown: Annotated[tuple[str, ...], doc("What could not be shown to the judge, so that it was not asked.")] = ()
+    question: Annotated[str, doc("What it was asked, without the records it was shown; empty for a rubric.")] = ""
 
 
 class EvaluationResult(Record, array_like=True):
@@ -182,6 +186,16 @@ class EvaluationResult(Record, array_like=True):
     @property
     def success(self) -> bool:
         return self.verdict is Verdict.PASSED
+
+    @property
+    def where(self) -> str | None:
+        """Where the check is defined, as file:line:column."""
+        return None if self.place is None else str(self.place)
+
+    @property
+    def path(self) -> str | None:
+        """The path of the field that defines it."""
+        return None if self.place is None else self.place.path
 
 
 def spec_digest(spec: EvaluationSpec) -> str:

@@ -6,9 +6,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
-from steadyhand.records.base import Record
+from steadyhand.records.base import Record, doc
 from steadyhand.records.chat import CallTiming, Finish, Message, Purpose, ToolCall, Usage
 from steadyhand.records.deed_name import OfferedTool, ToolOffer, one_each
 from steadyhand.records.evaluation import EvaluationResult
@@ -46,11 +46,11 @@ class Shows(Record):
     result. `advice` says how to make actions visible.
     """
 
-    actions: Sight = "not_seen"
-    services: Sight = "not_seen"
-    files: Sight = "not_seen"
-    database: Sight = "not_seen"
-    model_calls: Sight = "not_seen"
+    actions: Annotated[Sight, doc("Visibility of the agent's actions.")] = "not_seen"
+    services: Annotated[Sight, doc("Visibility of its calls to services.")] = "not_seen"
+    files: Annotated[Sight, doc("Visibility of its changes to files.")] = "not_seen"
+    database: Annotated[Sight, doc("Visibility of its changes to the database.")] = "not_seen"
+    model_calls: Annotated[Sight, doc("Visibility of its model calls.")] = "not_seen"
     acts: bool = True
     traced: bool = False
     served_only: bool = False

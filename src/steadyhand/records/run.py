@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
-from steadyhand.records.base import Record, plain_text
+from steadyhand.records.base import Record, doc, plain_text
 from steadyhand.records.calibration import JudgedCase
 from steadyhand.records.chat import InvariantTimeline, SafetyAtDeadline, Spoiled
 from steadyhand.records.config import Price, default_of
@@ -241,10 +241,10 @@ class TrialKey(Record, array_like=True):
 class PhaseRecord(Record, array_like=True):
     """One phase of a trial. `error` is set when it failed."""
 
-    name: str
-    started_ms: float
-    duration_ms: float
-    error: str | None = None
+    name: Annotated[str, doc("Name of the phase.")]
+    started_ms: Annotated[float, doc("When it started, since the start of the trial.")]
+    duration_ms: Annotated[float, doc("How long it took.")]
+    error: Annotated[str | None, doc("Why it failed.")] = None
 
 
 class Judged(Record, array_like=True):
@@ -289,10 +289,10 @@ class RanOn(Record, array_like=True):
     driver's at the last message, including message latency.
     """
 
-    worker: str
-    node: str
-    lag_ms: float
-    clock_ms: float = 0.0
+    worker: Annotated[str, doc("Its name in the run.")]
+    node: Annotated[str, doc("The machine, or the node of a cluster.")]
+    lag_ms: Annotated[float, doc("How late its event loop ran at worst during the trial.")]
+    clock_ms: Annotated[float, doc("How far its clock was ahead of the driver's, including message latency.")] = 0.0
 
 
 class TrialRecord(Record, array_like=True):

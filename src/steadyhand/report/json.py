@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import functools
-import operator
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from typing import Any, TypeVar
 
 import msgspec
 
 from steadyhand.judging.cost import CostSummary, Prices, cost_of_trial
-from steadyhand.judging.figures import Figures, RunFigures, TimeFigures
+from steadyhand.judging.figures import Figures
 from steadyhand.judging.rates import ScenarioRate, value_rates
 from steadyhand.judging.trial import alarm_of
 from steadyhand.reading.run import Reading
 from steadyhand.reading.totals import TotalsFold, TrialTimes
 from steadyhand.records.base import Record, plain
-from steadyhand.records.chat import Finish
 from steadyhand.records.deed_name import tool_names
-from steadyhand.records.evaluation import EvaluationResult, JudgeNote, RubricScore
+from steadyhand.records.evaluation import RubricScore
 from steadyhand.records.event import (
     ActionTaken,
     AnyEvent,
@@ -28,20 +25,21 @@ from steadyhand.records.event import (
     Noted,
     Observed,
     Retried,
+    Said,
     ServiceCalled,
     Thought,
     Waited,
     action_names,
     answers_finish,
 )
-from steadyhand.records.result import ConversationMetrics
-from steadyhand.records.run import CanaryTally, RunHeader, RunMatrix, Spent, Target, TrialRecord, exported_transcript
+from steadyhand.records.run import RunHeader, RunMatrix, Target, TrialRecord, exported_transcript
 from steadyhand.records.trajectory import without_repeated_actions
 from steadyhand.report import json_shapes as shapes
 from steadyhand.report import json_trial_shapes as trial_shapes
-from steadyhand.report.json_shapes import REPORT_FORMAT
+from steadyhand.report.json_shapes import OBJECTS, REPORT_FORMAT
 
-S = TypeVar("S", bound=msgspec.Struct)
+_encoder = msgspec.json.Encoder(enc_hook=repr)
+S = TypeVar("S", bound=Record)
 
 
 def to_json(reading: Reading) -> Generator[bytes]:
@@ -64,52 +62,41 @@ def to_json(reading: Reading) -> Generator[bytes]:
         exit_code=int(reading.exit_code),
         cost=_cost(reading.totals.spent),
     )
-    yield b'\n],\n"scenarios":%b,\n' % _encode(_scenarios(reading))
-    yield b'"matrices":%b,\n"figures":%b,\n' % (_encode(_matrices(reading)), _encode(_run_figures(reading.figures)))
+    targets, matrices = reading.header.targets, reading.matrices
+    scenarios = [
+        _encode(_scenario(rate, figures, matrices.get(rate.scenario_id), targets.get(rate.scenario_id)))
+        for rate, figures in zip(reading.rates, reading.figures.scenarios, strict=True)
+    ]
+    yield b'\n],\n"scenarios":[%b],\n' % b",".join(scenarios)
+    listed = [_encode(_matrix(matrix, reading.rate)) for matrix in reading.header.matrices]
+    yield b'"matrices":[%b],\n"figures":%b,\n' % (b",".join(listed), _encode(reading.figures))
     yield b'"summary":%b}\n' % _encode(summary)
 
 
-def _encode(value: Any) -> bytes:
+def _encode(record: Record) -> bytes:
+    shown = OBJECTS.of(record)
     try:
-        return msgspec.json.encode(value, enc_hook=repr)
+        return _encoder.encode(shown)
     except (ValueError, TypeError):
-        return msgspec.json.encode(plain(value))
+        return _encoder.encode(plain(shown))
 
 
 def _copy(shape: type[S], record: Record, **given: Any) -> S:
-    """The record converted to another type: fields that are not `given` are copied by name."""
-    names, values_of = _shared(shape, *given)
-    return shape(**dict(zip(names, values_of(record), strict=True)), **given)
-
-
-@functools.cache
-def _shared(shape: type[msgspec.Struct], *given: str) -> tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]]]:
-    """The fields that a shape has in common with its record, and what reads them all at once."""
-    names = tuple(name for name in shape.__struct_fields__ if name not in given)
-    if len(names) < 2:
-        return names, lambda record: tuple(getattr(record, name) for name in names)
-    return names, operator.attrgetter(*names)
+    """The record in another shape: fields that are not `given` are copied by name."""
+    return shape(**given, **{name: getattr(record, name) for name in shape.__struct_fields__ if name not in given})
 
 
 def _run(header: RunHeader) -> shapes.JsonRun:
-    prices = {model: _copy(shapes.JsonPrice, price) for model, price in header.prices.items()}
-    return _copy(shapes.JsonRun, header, prices=prices, canaries=_canaries(header.canaries), shard=_shard(header))
-
-
-def _shard(header: RunHeader) -> str | None:
-    return None if header.shard is None else str(header.shard)
-
-
-def _canaries(tally: CanaryTally | None) -> shapes.JsonCanaries | None:
-    if tally is None:
-        return None
-    cases = tuple(_copy(shapes.JsonJudgedCase, case) for case in tally.cases)
-    return _copy(shapes.JsonCanaries, tally, asked=len(cases), cases=cases, cost=_spent(tally.spent))
+    tally = header.canaries
+    canaries = tally and _copy(shapes.JsonCanaries, tally, asked=len(tally.cases), cost=tally.spent)
+    shard = None if header.shard is None else str(header.shard)
+    return _copy(shapes.JsonRun, header, canaries=canaries, shard=shard)
 
 
 def _trial(trial: TrialRecord, prices: Prices) -> trial_shapes.JsonTrial:
-    judged = trial.judged
+    judged, events = trial.judged, trial.events
     last = trial.conversations[-1] if trial.conversations else None
+    finish = answers_finish(events)
     return trial_shapes.JsonTrial(
         scenario=trial_shapes.JsonScenario(
             id=trial.key.scenario_id,
@@ -124,14 +111,16 @@ def _trial(trial: TrialRecord, prices: Prices) -> trial_shapes.JsonTrial:
         seed=trial.seed,
         agent=trial.agent,
         model=trial.model,
-        shows=_copy_known(trial_shapes.JsonShows, trial.shows),
+        shows=trial.shows,
         missing_plugins=trial.missing_plugins,
         isolation=trial.isolation,
-        ran_on=_copy_known(trial_shapes.JsonRanOn, trial.ran_on),
+        ran_on=trial.ran_on,
         verdict=judged.verdict,
         reason=judged.reason,
         outcome=judged.outcome,
-        **_finish(answers_finish(trial.events)),
+        finish_reason=finish and finish.reason,
+        finish_raw=finish and finish.raw,
+        token_limit=finish and finish.token_limit,
         latency_ms=judged.latency_ms,
         latency_tier=judged.latency_tier,
         latency_cut=judged.latency_cut,
@@ -139,63 +128,49 @@ def _trial(trial: TrialRecord, prices: Prices) -> trial_shapes.JsonTrial:
         time_to_first_token_ms=judged.time_to_first_token_ms,
         time_to_safe_ms=judged.time_to_safe_ms,
         first_safe_ms=judged.first_safe_ms,
-        safety_at_deadline=_copy_known(trial_shapes.JsonSafetyAtDeadline, judged.safety_at_deadline),
+        safety_at_deadline=judged.safety_at_deadline,
         time_to_safe_excludes=judged.time_to_safe_excludes,
-        invariants_over_time=tuple(
-            _copy(trial_shapes.JsonInvariantTimes, each) for each in judged.invariants_over_time
-        ),
+        invariants_over_time=judged.invariants_over_time,
         times_not_known=judged.times_unknown,
         safety_score=judged.safety_score,
         failure_classes=judged.failure_classes,
         alarm=alarm_of(trial),
         rubric=_rubric(judged.rubric),
-        termination_reason=None if last is None else last.termination_reason,
-        terminated_early=None if last is None else last.terminated_early,
-        conversations=tuple(_copy(trial_shapes.JsonConversation, talk) for talk in trial.conversations),
-        evaluations=tuple(map(_evaluation, trial.evaluations)),
-        transcript=_transcript(trial),
+        termination_reason=last and last.termination_reason,
+        terminated_early=last and last.terminated_early,
+        conversations=trial.conversations,
+        evaluations=trial.evaluations,
+        transcript=tuple(map(_message, exported_transcript(trial))),
         trajectory=trajectory_entries(trial),
-        timing=_timing(trial),
+        timing=trial_shapes.JsonTiming(
+            started_at=trial.started_at,
+            duration_ms=trial.duration_ms,
+            phases=trial.phases,
+            calls=tuple([_call(event) for event in events if type(event) is ModelCalled]),
+        ),
         errors=tuple(errors_of(trial)),
-        notes=tuple(_copy(trial_shapes.JsonNote, event) for event in trial.events if isinstance(event, Noted)),
-        incidents=tuple(told for event in trial.events if (told := _incident(event)) is not None),
-        metrics=_metrics(trial.metrics),
+        notes=tuple([event for event in events if type(event) is Noted]),
+        incidents=tuple([_incident(event) for event in events if type(event) in _INCIDENTS]),
+        metrics=trial.metrics,
         cost=_cost(cost_of_trial(trial, prices)),
-        earlier=tuple(_trial(earlier, prices) for earlier in trial.earlier),
-        replaced=tuple(_trial(replaced, prices) for replaced in trial.replaced),
+        earlier=tuple([_trial(earlier, prices) for earlier in trial.earlier]),
+        replaced=tuple([_trial(replaced, prices) for replaced in trial.replaced]),
     )
 
 
-def _copy_known(shape: type[S], record: Record | None) -> S | None:
-    return None if record is None else _copy(shape, record)
-
-
-def _transcript(trial: TrialRecord) -> tuple[trial_shapes.JsonMessage, ...]:
-    return tuple(
-        _copy(trial_shapes.JsonMessage, said, role=said.message.role, content=said.message.content)
-        for said in exported_transcript(trial)
+def _message(said: Said) -> trial_shapes.JsonMessage:
+    return trial_shapes.JsonMessage(
+        role=said.message.role,
+        content=said.message.content,
+        at_ms=said.at_ms,
+        step=said.step,
+        turn=said.turn,
+        pressure=said.pressure,
     )
 
 
 def _rubric(score: RubricScore | None) -> trial_shapes.JsonRubric | None:
-    if score is None:
-        return None
-    return _copy(trial_shapes.JsonRubric, score, scored=score.overall is not None, judge=_judge(score.note))
-
-
-def _judge(note: JudgeNote | None) -> trial_shapes.JsonJudge | None:
-    return _copy_known(trial_shapes.JsonJudge, note)
-
-
-def _evaluation(result: EvaluationResult) -> trial_shapes.JsonEvaluation:
-    return _copy(
-        trial_shapes.JsonEvaluation,
-        result,
-        where=str(result.place) if result.place else None,
-        path=result.place.path if result.place else None,
-        evidence=_copy_known(trial_shapes.JsonEvidence, result.evidence),
-        judge=_judge(result.judge),
-    )
+    return score and _copy(trial_shapes.JsonRubric, score, scored=score.overall is not None, judge=score.note)
 
 
 def trajectory_entries(trial: TrialRecord) -> tuple[trial_shapes.JsonTrajectoryEntry, ...]:
@@ -205,11 +180,6 @@ def trajectory_entries(trial: TrialRecord) -> tuple[trial_shapes.JsonTrajectoryE
     events = [event for event in trial.events if type(event) is not Thought or event.step not in kept_back]
     found = [entry for event in without_repeated_actions(events) if (entry := _entry(event)) is not None]
     return tuple(sorted(found, key=lambda entry: entry.at_ms))
-
-
-_BLANK = dict.fromkeys(
-    ("name", "names", "params", "status", "content", "duration_ms", "mock", "error", "agent", "action_id", "witnesses")
-)
 
 
 def _entry(event: AnyEvent) -> trial_shapes.JsonTrajectoryEntry | None:
@@ -246,46 +216,36 @@ def _entry(event: AnyEvent) -> trial_shapes.JsonTrajectoryEntry | None:
             }
         case _:
             return None
-    return _copy(trial_shapes.JsonTrajectoryEntry, event, **{**_BLANK, **own})
-
-
-def _timing(trial: TrialRecord) -> trial_shapes.JsonTiming:
-    return _copy(
-        trial_shapes.JsonTiming,
-        trial,
-        phases=tuple(_copy(trial_shapes.JsonPhase, phase) for phase in trial.phases),
-        calls=tuple(_call(event) for event in trial.events if isinstance(event, ModelCalled)),
-    )
+    return trial_shapes.JsonTrajectoryEntry(at_ms=event.at_ms, step=event.step, turn=event.turn, **own)
 
 
 def _call(event: ModelCalled) -> trial_shapes.JsonCall:
-    timing = event.timing
-    return _copy(
-        trial_shapes.JsonCall,
-        event,
+    timing, finish = event.timing, event.finish
+    return trial_shapes.JsonCall(
+        model=event.model,
+        purpose=event.purpose,
+        at_ms=event.at_ms,
+        step=event.step,
+        turn=event.turn,
         queued_ms=timing.queued_ms,
-        attempts=tuple(_copy(trial_shapes.JsonAttempt, attempt) for attempt in timing.attempts),
+        attempts=timing.attempts,
         loop_lag_ms=timing.loop_lag_ms,
         latency_ms=timing.latency_ms,
         first_token_ms=timing.first_token_ms,
         chunks=timing.chunks,
         pieces_late_ms=timing.pieces_late_ms,
         spoiled=tuple(map(str, timing.spoiled)),
-        usage=_copy_known(trial_shapes.JsonUsage, event.usage),
-        **_finish(event.finish),
+        usage=event.usage,
+        error=event.error,
+        finish_reason=finish and finish.reason,
+        finish_raw=finish and finish.raw,
+        token_limit=finish and finish.token_limit,
     )
-
-
-def _finish(finish: Finish | None) -> dict[str, Any]:
-    """How an answer ended; all null if the server did not say."""
-    if finish is None:
-        return {"finish_reason": None, "finish_raw": None, "token_limit": None}
-    return {"finish_reason": finish.reason, "finish_raw": finish.raw, "token_limit": finish.token_limit}
 
 
 def errors_of(trial: TrialRecord) -> Iterator[trial_shapes.JsonError]:
     """The errors that were emitted as events, then those found only in the record of a phase."""
-    emitted = [event for event in trial.events if isinstance(event, ErrorHappened)]
+    emitted = [event for event in trial.events if type(event) is ErrorHappened]
     for event in emitted:
         yield _copy(trial_shapes.JsonError, event, type=event.error_type)
     told = {event.phase for event in emitted}
@@ -295,28 +255,15 @@ def errors_of(trial: TrialRecord) -> Iterator[trial_shapes.JsonError]:
             yield trial_shapes.JsonError(phase=phase.name, message=phase.error, type=None, at_ms=at_ms, traceback=None)
 
 
-def _incident(event: AnyEvent) -> trial_shapes.JsonIncident | None:
-    match event:
-        case Retried():
-            return _copy(trial_shapes.JsonIncident, event, type="retry", ms=event.wait_ms)
-        case Waited():
-            return _copy(trial_shapes.JsonIncident, event, type="wait", ms=event.wait_ms)
-        case Lagged():
-            reason = f"the limit is {event.limit_ms:g} ms"
-            return _copy(trial_shapes.JsonIncident, event, type="lag", reason=reason, ms=event.lag_ms)
-        case _:
-            return None
+_INCIDENTS = {Retried: "retry", Waited: "wait", Lagged: "lag"}
 
 
-def _metrics(metrics: ConversationMetrics | None) -> trial_shapes.JsonMetrics | None:
-    if metrics is None:
-        return None
-    return _copy(
-        trial_shapes.JsonMetrics,
-        metrics,
-        token_usage=_copy(trial_shapes.JsonTokenUsage, metrics.token_usage),
-        simulator_quality=_copy_known(trial_shapes.JsonSimulatorQuality, metrics.simulator_quality),
-    )
+def _incident(event: Retried | Waited | Lagged) -> trial_shapes.JsonIncident:
+    kind = _INCIDENTS[type(event)]
+    if isinstance(event, Lagged):
+        reason = f"the limit is {event.limit_ms:g} ms"
+        return _copy(trial_shapes.JsonIncident, event, type=kind, reason=reason, ms=event.lag_ms)
+    return _copy(trial_shapes.JsonIncident, event, type=kind, ms=event.wait_ms)
 
 
 def _cost(summary: CostSummary) -> trial_shapes.JsonCost:
@@ -328,79 +275,31 @@ def _cost(summary: CostSummary) -> trial_shapes.JsonCost:
         cost=total.cost,
         complete=summary.complete,
         list_prices=summary.list_prices,
-        by_purpose={purpose: _spent(spent) for purpose, spent in summary.by_purpose.items()},
-        by_model={model: _spent(spent) for model, spent in summary.by_model.items()},
+        by_purpose=summary.by_purpose,
+        by_model=summary.by_model,
     )
 
 
-def _spent(spent: Spent) -> trial_shapes.JsonSpent:
-    return _copy(trial_shapes.JsonSpent, spent)
-
-
-def _scenarios(reading: Reading) -> list[shapes.JsonScenarioRate]:
-    """One entry for each scenario of the run, combinations of a matrix included, in the order of the plan."""
-    targets = reading.header.targets
-    return [
-        _scenario(rate, found, reading.matrices.get(rate.scenario_id), targets.get(rate.scenario_id))
-        for rate, found in zip(reading.rates, reading.figures.scenarios, strict=True)
-    ]
-
-
-def _scenario(
-    rate: ScenarioRate, figures: Figures, matrix: RunMatrix | None, target: Target | None
-) -> shapes.JsonScenarioRate:
-    place = None
-    if matrix is not None:
-        place = _copy(shapes.JsonScenarioMatrix, matrix, parameters=matrix.parameters(rate.scenario_id))
+def _scenario(rate: ScenarioRate, figures: Figures, matrix: RunMatrix | None, target: Target | None) -> Record:
+    """Of a scenario of the run, or of a combination of a matrix."""
+    place = matrix and _copy(shapes.JsonScenarioMatrix, matrix, parameters=matrix.parameters(rate.scenario_id))
     return _copy(
         shapes.JsonScenarioRate,
         rate,
         id=rate.scenario_id,
-        trials=_copy(shapes.JsonTrialCounts, rate),
+        trials=rate,
         pass_hat_k={str(k): chance for k, chance in figures.pass_hat_k.items()},
-        until=_copy_known(shapes.JsonUntil, rate.until),
-        target=_copy_known(shapes.JsonTarget, target),
-        figures=_figures(figures),
+        target=target,
+        figures=figures,
         matrix=place,
     )
-
-
-def _run_figures(figures: RunFigures) -> shapes.JsonRunFigures:
-    return shapes.JsonRunFigures(
-        targets=tuple(map(_figures, figures.targets)),
-        suite=None if figures.suite is None else _figures(figures.suite),
-    )
-
-
-def _figures(figures: Figures) -> shapes.JsonFigures:
-    return _copy(
-        shapes.JsonFigures,
-        figures,
-        trials=_copy(shapes.JsonTrialCounts, figures.trials),
-        pass_at_k={str(k): chance for k, chance in figures.pass_at_k.items()},
-        pass_hat_k={str(k): chance for k, chance in figures.pass_hat_k.items()},
-        latency=_times(figures.latency),
-        time_to_safe=_times(figures.time_to_safe),
-    )
-
-
-def _times(times: TimeFigures) -> shapes.JsonTimes:
-    percentiles = tuple(_copy(shapes.JsonPercentile, each) for each in times.percentiles)
-    return _copy(shapes.JsonTimes, times, percentiles=percentiles)
-
-
-def _matrices(reading: Reading) -> list[shapes.JsonMatrix]:
-    return [_matrix(matrix, reading.rate) for matrix in reading.header.matrices]
 
 
 def _matrix(matrix: RunMatrix, rates: Mapping[str, ScenarioRate]) -> shapes.JsonMatrix:
     axes: dict[str, list[shapes.JsonMatrixValue]] = {}
     for each in value_rates(matrix, rates):
-        value = shapes.JsonMatrixValue(
-            value=each.value,
-            combinations=_copy(shapes.JsonVerdictCounts, each.combinations),
-            trials=_copy(shapes.JsonTrialCounts, each.trials),
-        )
+        combinations = _copy(shapes.JsonVerdictCounts, each.combinations)
+        value = _copy(shapes.JsonMatrixValue, each, combinations=combinations)
         axes.setdefault(each.parameter, []).append(value)
     listed = tuple(shapes.JsonMatrixAxis(parameter=name, values=tuple(values)) for name, values in axes.items())
     return _copy(shapes.JsonMatrix, matrix, combinations=tuple(matrix.combinations), axes=listed)

@@ -1,45 +1,49 @@
 """The shape of the JSON report, and the JSON Schema generated from it. docs/json-report.md is the guide for readers.
 
-Every key is always present: a field that is unknown is null, so no field here has a default.
+Every key is always present: a field that is unknown is null. Records that the report shows as they are stand in the
+shapes themselves; `OBJECTS` has the names and descriptions of what they become.
 """
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-import msgspec
-from msgspec import Meta
-
-from steadyhand.judging.sequential import Decision
-from steadyhand.records.base import Record, doc
-from steadyhand.records.evaluation import Verdict
-from steadyhand.report.json_trial_shapes import JsonCost, JsonSpent, JsonTrial
+from steadyhand.judging.figures import Figures, RunFigures, TimeFigures
+from steadyhand.judging.rates import Tally, UntilDecided
+from steadyhand.judging.statistics import Percentile
+from steadyhand.records.base import Count, Record, Share, doc
+from steadyhand.records.calibration import JudgedCase
+from steadyhand.records.chat import Attempt, InvariantTimeline, SafetyAtDeadline, Usage
+from steadyhand.records.config import Price
+from steadyhand.records.evaluation import EvaluationResult, Evidence, JudgeNote, Verdict
+from steadyhand.records.event import Noted, Shows
+from steadyhand.records.result import ConversationEnding, ConversationMetrics, SimulatorQuality, TokenUsage
+from steadyhand.records.run import PhaseRecord, RanOn, Spent, Target
+from steadyhand.report.json_trial_shapes import JsonCost, JsonEvaluation, JsonNote, JsonSpent, JsonTrial
+from steadyhand.report.named_objects import NamedObjects
 
 REPORT_FORMAT = 3
-
-_Count = Annotated[int, Meta(ge=0)]
-_Share = Annotated[float, Meta(ge=0, le=1)]
 
 
 class JsonVerdictCounts(Record):
     """Counts by verdict."""
 
-    passed: Annotated[_Count, doc("Number that passed.")]
-    failed: Annotated[_Count, doc("Number that failed.")]
-    inconclusive: Annotated[_Count, doc("Number that could not be evaluated.")]
-    error: Annotated[_Count, doc("Number in which the harness, the environment or the network failed.")]
-    total: Annotated[_Count, doc("The sum of these counts.")]
+    passed: Annotated[Count, doc("Number that passed.")]
+    failed: Annotated[Count, doc("Number that failed.")]
+    inconclusive: Annotated[Count, doc("Number that could not be evaluated.")]
+    error: Annotated[Count, doc("Number in which the harness, the environment or the network failed.")]
+    total: Annotated[Count, doc("The sum of these counts.")]
 
 
 class JsonTrialCounts(Record):
     """Numbers of trials by verdict, and of those without one."""
 
-    passed: Annotated[_Count, doc("Number of trials that passed.")]
-    failed: Annotated[_Count, doc("Number of trials that failed.")]
-    inconclusive: Annotated[_Count, doc("Number of trials that could not be evaluated.")]
-    error: Annotated[_Count, doc("Number of trials in which the harness, the environment or the network failed.")]
-    not_run: Annotated[_Count, doc("Number of trials that were planned but have no verdict.")]
-    total: Annotated[_Count, doc("The sum of these counts.")]
+    passed: Annotated[Count, doc("Number of trials that passed.")]
+    failed: Annotated[Count, doc("Number of trials that failed.")]
+    inconclusive: Annotated[Count, doc("Number of trials that could not be evaluated.")]
+    error: Annotated[Count, doc("Number of trials in which the harness, the environment or the network failed.")]
+    not_run: Annotated[Count, doc("Number of trials that were planned but have no verdict.")]
+    total: Annotated[Count, doc("The sum of these counts.")]
 
 
 class JsonPrice(Record):
@@ -49,28 +53,16 @@ class JsonPrice(Record):
     output: Annotated[float, doc("Price of a million output tokens.")]
 
 
-class JsonJudgedCase(Record):
-    """A labelled check that the judge was asked about."""
-
-    run: Annotated[str, doc("Run that the trial is stored in.")]
-    scenario: Annotated[str, doc("Id of the scenario.")]
-    trial: Annotated[_Count, doc("Number of the trial.")]
-    check: Annotated[str, doc("The check.")]
-    label: Annotated[Literal["pass", "fail"], doc("The verdict that people gave.")]
-    judged: Annotated[Literal["pass", "fail"] | None, doc("The judge's verdict; null if it gave none.")]
-    message: Annotated[str, doc("The judge's answer in words.")]
-
-
 class JsonCanaries(Record):
     """The judge's results on labelled cases. They are not trials and are not part of any figure."""
 
     file: Annotated[str, doc("The labels file.")]
-    asked: Annotated[_Count, doc("Number of cases that the judge was asked about.")]
-    hits: Annotated[_Count, doc("Number of cases in which it agreed with the label.")]
-    false_passes: Annotated[_Count, doc("Number of cases labelled fail that it passed.")]
-    cases: Annotated[tuple[JsonJudgedCase, ...], doc("The cases.")]
+    asked: Annotated[Count, doc("Number of cases that the judge was asked about.")]
+    hits: Annotated[Count, doc("Number of cases in which it agreed with the label.")]
+    false_passes: Annotated[Count, doc("Number of cases labelled fail that it passed.")]
+    cases: Annotated[tuple[JudgedCase, ...], doc("The cases.")]
     skipped: Annotated[tuple[str, ...], doc("What could not be asked, and why.")]
-    cost: Annotated[JsonSpent, doc("What asking them cost; not part of any other total.")]
+    cost: Annotated[Spent, doc("What asking them cost; not part of any other total.")]
 
 
 class JsonRun(Record):
@@ -81,9 +73,9 @@ class JsonRun(Record):
     steadyhand_version: Annotated[str, doc("Version of Steadyhand that ran it.")]
     command: Annotated[tuple[str, ...], doc("The command line.")]
     seed: Annotated[int, doc("Seed of the run.")]
-    planned: Annotated[_Count, doc("Number of trials planned.")]
+    planned: Annotated[Count, doc("Number of trials planned.")]
     options: Annotated[dict[str, Any], doc("The settings a resume uses to continue the run.")]
-    prices: Annotated[dict[str, JsonPrice], doc("Prices from the configuration, by model.")]
+    prices: Annotated[dict[str, Price], doc("Prices from the configuration, by model.")]
     own_servers: Annotated[tuple[str, ...], doc("Providers with a custom base URL; list prices do not apply to them.")]
     free_providers: Annotated[tuple[str, ...], doc("Providers whose calls cost nothing.")]
     pass_rate: Annotated[float | None, doc("Share of trials that must pass in every scenario, if the user set one.")]
@@ -128,62 +120,16 @@ class JsonTarget(Record):
     name: Annotated[str, doc("Name of the target, as in `figures`.")]
 
 
-class JsonUntil(Record):
-    """The test of a scenario whose trials ran only until its pass rate was decided."""
-
-    decision: Annotated[Decision, doc("What it decided; undecided if the trials ran out first.")]
-    alpha: Annotated[float, doc("The chance of a wrong decision, in either direction.")]
-    trials: Annotated[_Count, doc("Number of trials that entered it, in planned order.")]
-
-
 class JsonPercentile(Record):
     """A percentile with its interval. All null if refused; otherwise null is a time that never ended."""
 
     q: Annotated[float, doc("Which one: 0.95 is p95.")]
-    n: Annotated[_Count, doc("Number of values: trials or, for a suite, scenarios.")]
-    needed: Annotated[_Count, doc("Minimum number of values required.")]
+    n: Annotated[Count, doc("Number of values: trials or, for a suite, scenarios.")]
+    needed: Annotated[Count, doc("Minimum number of values required.")]
     refused: Annotated[bool, doc("Whether there are too few values.")]
     value: Annotated[float | None, doc("The percentile, in milliseconds.")]
     low: Annotated[float | None, doc("Lower bound of its interval.")]
     high: Annotated[float | None, doc("Upper bound of its interval.")]
-
-
-class JsonTimes(Record):
-    """How long decided trials took."""
-
-    trials: Annotated[_Count, doc("Number of trials with such a time.")]
-    unbounded: Annotated[_Count, doc("How many of them never became safe, or were cut off.")]
-    left_out: Annotated[_Count, doc("Number of decided trials whose own such time is unknown or was disturbed.")]
-    percentiles: Annotated[tuple[JsonPercentile, ...], doc("Percentiles; empty without a time.")]
-
-
-class JsonFigures(Record):
-    """Figures of a scenario, of a target or of the suite. Errors and inconclusive trials are in `trials` alone."""
-
-    name: Annotated[str, doc("Id of the scenario, name of the target, or `suite`.")]
-    scenarios: Annotated[_Count, doc("Number of scenarios with a trial that passed or failed.")]
-    trials: Annotated[JsonTrialCounts, doc("Number of trials by verdict.")]
-    saved: Annotated[_Count, doc("Number of trials that were not needed.")]
-    rate: Annotated[_Share | None, doc("Pass rate of the trials that passed or failed, each scenario counting once.")]
-    low: Annotated[_Share | None, doc("Lower bound of its interval.")]
-    high: Annotated[_Share | None, doc("Upper bound of its interval.")]
-    confidence: Annotated[_Share, doc("Confidence of intervals and bounds.")]
-    method: Annotated[str, doc("Method of the interval.")]
-    failure_bound: Annotated[
-        _Share | None, doc("What the failure rate does not exceed, if nothing failed; null otherwise.")
-    ]
-    pass_at_k: Annotated[dict[str, _Share], doc("For each k, the estimated chance that one of k trials passes.")]
-    pass_hat_k: Annotated[dict[str, _Share], doc("For each k, the estimated chance that k trials all pass.")]
-    latency: Annotated[JsonTimes, doc("Latency.")]
-    time_to_safe: Annotated[JsonTimes, doc("Time until the answer was safe.")]
-    safety: Annotated[_Share | None, doc("Mean severity-weighted safety; not part of the pass rate.")]
-
-
-class JsonRunFigures(Record):
-    """Figures of the targets and of the suite."""
-
-    targets: Annotated[tuple[JsonFigures, ...], doc("Figures of each target.")]
-    suite: Annotated[JsonFigures | None, doc("Figures of the whole run; null if it compares targets.")]
 
 
 class JsonScenarioRate(Record):
@@ -192,17 +138,17 @@ class JsonScenarioRate(Record):
     id: Annotated[str, doc("Id of the scenario.")]
     verdict: Annotated[Verdict, doc("Verdict of the scenario.")]
     reason: Annotated[str, doc("Why, in a sentence.")]
-    required: Annotated[_Share | None, doc("Share of trials that must pass; null means all.")]
-    trials: Annotated[JsonTrialCounts, doc("Number of trials by verdict.")]
+    required: Annotated[Share | None, doc("Share of trials that must pass; null means all.")]
+    trials: Annotated[Tally, doc("Number of trials by verdict.")]
     share: Annotated[
-        _Share | None, doc("Share that passed of the trials that passed or failed; null if there are none.")
+        Share | None, doc("Share that passed of the trials that passed or failed; null if there are none.")
     ]
-    interval: Annotated[tuple[_Share, _Share] | None, doc("95% confidence interval of the share.")]
-    pass_hat_k: Annotated[dict[str, _Share], doc("For each k, the estimated chance that k trials all pass.")]
-    saved: Annotated[_Count, doc("Number of trials that were not needed, because the result was decided.")]
-    until: Annotated[JsonUntil | None, doc("The test that ended its trials; null if all ran.")]
-    target: Annotated[JsonTarget | None, doc("What was under test; null if the record does not say.")]
-    figures: Annotated[JsonFigures, doc("Its figures.")]
+    interval: Annotated[tuple[Share, Share] | None, doc("95% confidence interval of the share.")]
+    pass_hat_k: Annotated[dict[str, Share], doc("For each k, the estimated chance that k trials all pass.")]
+    saved: Annotated[Count, doc("Number of trials that were not needed, because the result was decided.")]
+    until: Annotated[UntilDecided | None, doc("The test that ended its trials; null if all ran.")]
+    target: Annotated[Target | None, doc("What was under test; null if the record does not say.")]
+    figures: Annotated[Figures, doc("Its figures.")]
     matrix: Annotated[JsonScenarioMatrix | None, doc("Its place in a matrix; null if it is in none.")]
 
 
@@ -211,7 +157,7 @@ class JsonMatrixValue(Record):
 
     value: Annotated[Any, doc("The value.")]
     combinations: Annotated[JsonVerdictCounts, doc("Verdicts of the combinations with this value.")]
-    trials: Annotated[JsonTrialCounts, doc("Verdicts of their trials.")]
+    trials: Annotated[Tally, doc("Verdicts of their trials.")]
 
 
 class JsonMatrixAxis(Record):
@@ -233,15 +179,15 @@ class JsonMatrix(Record):
 class JsonSummary(Record):
     """Counts of trials over the whole run, and the exit code."""
 
-    passed: Annotated[_Count, doc("Number of trials that passed.")]
-    failed: Annotated[_Count, doc("Number of trials that failed.")]
-    inconclusive: Annotated[_Count, doc("Number of trials that could not be evaluated.")]
-    error: Annotated[_Count, doc("Number of trials in which the harness, the environment or the network failed.")]
-    not_run: Annotated[_Count, doc("Number of trials that were planned but have no verdict.")]
-    saved: Annotated[_Count, doc("Number of trials that were not needed, because their scenario was decided.")]
-    missed_alarms: Annotated[_Count, doc("Number of trials with a missed alarm.")]
-    false_alarms: Annotated[_Count, doc("Number of trials with a false alarm.")]
-    total: Annotated[_Count, doc("Number of trials with a verdict.")]
+    passed: Annotated[Count, doc("Number of trials that passed.")]
+    failed: Annotated[Count, doc("Number of trials that failed.")]
+    inconclusive: Annotated[Count, doc("Number of trials that could not be evaluated.")]
+    error: Annotated[Count, doc("Number of trials in which the harness, the environment or the network failed.")]
+    not_run: Annotated[Count, doc("Number of trials that were planned but have no verdict.")]
+    saved: Annotated[Count, doc("Number of trials that were not needed, because their scenario was decided.")]
+    missed_alarms: Annotated[Count, doc("Number of trials with a missed alarm.")]
+    false_alarms: Annotated[Count, doc("Number of trials with a false alarm.")]
+    total: Annotated[Count, doc("Number of trials with a verdict.")]
     scenarios: Annotated[JsonVerdictCounts, doc("Number of scenarios by verdict.")]
     exit_code: Annotated[Literal[0, 1, 3], doc("Exit code that follows from the verdicts of the scenarios.")]
     cost: Annotated[JsonCost, doc("What the model calls of the run used.")]
@@ -255,13 +201,52 @@ class JsonReport(Record):
     trials: Annotated[tuple[JsonTrial, ...], doc("The finished trials, in the order of the plan.")]
     scenarios: Annotated[tuple[JsonScenarioRate, ...], doc("The planned scenarios, in order.")]
     matrices: Annotated[tuple[JsonMatrix, ...], doc("The matrices of the run.")]
-    figures: Annotated[JsonRunFigures, doc("Figures of the targets and of the suite.")]
+    figures: Annotated[RunFigures, doc("Figures of the targets and of the suite.")]
     summary: Annotated[JsonSummary, doc("Totals and exit code.")]
 
 
+OBJECTS = NamedObjects(
+    {
+        Attempt: (
+            "JsonAttempt",
+            "One attempt at a model call. Times count from when the call was queued; null if never reached.",
+        ),
+        ConversationEnding: ("JsonConversation", "How the conversation of a step ended."),
+        ConversationMetrics: ("JsonMetrics", "Figures of a conversation."),
+        EvaluationResult: JsonEvaluation,
+        Evidence: ("JsonEvidence", "What a check compared."),
+        Figures: (
+            "JsonFigures",
+            "Figures of a scenario, of a target or of the suite. Errors and inconclusive trials are in `trials` alone.",
+        ),
+        InvariantTimeline: ("JsonInvariantTimes", "When one invariant held on what had been received."),
+        JudgeNote: ("JsonJudge", "What a judge was asked and what it answered."),
+        JudgedCase: ("JsonJudgedCase", "A labelled check that the judge was asked about."),
+        Noted: JsonNote,
+        Percentile: JsonPercentile,
+        PhaseRecord: ("JsonPhase", "A phase of a trial."),
+        Price: JsonPrice,
+        RanOn: ("JsonRanOn", "The worker that ran a trial, and the accuracy of its clock."),
+        RunFigures: ("JsonRunFigures", "Figures of the targets and of the suite."),
+        SafetyAtDeadline: (
+            "JsonSafetyAtDeadline",
+            "Whether the text received by each bound of the budget satisfied the invariants.",
+        ),
+        Shows: ("JsonShows", "How much can be seen of what the agent does."),
+        SimulatorQuality: ("JsonSimulatorQuality", "How well the simulated user stayed in its role."),
+        Spent: JsonSpent,
+        Tally: JsonTrialCounts,
+        Target: JsonTarget,
+        TimeFigures: ("JsonTimes", "How long decided trials took."),
+        TokenUsage: ("JsonTokenUsage", "Tokens of a conversation, by purpose."),
+        UntilDecided: (
+            "JsonUntil",
+            "The test of a scenario whose trials ran only until its pass rate was decided.",
+        ),
+        Usage: ("JsonUsage", "Tokens of a model call, as counted by the server."),
+    }
+)
+
+
 def report_schema() -> dict[str, Any]:
-    found = msgspec.json.schema(JsonReport)
-    definitions: dict[str, Any] = found["$defs"]
-    report: dict[str, Any] = definitions.pop(JsonReport.__name__)
-    head = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
-    return {**head, **report, "title": "Steadyhand report", "$defs": definitions}
+    return OBJECTS.schema(JsonReport, "Steadyhand report")

@@ -4,30 +4,39 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from msgspec import Meta
-
 from steadyhand.judging.trial import Alarm
-from steadyhand.records.base import Record, doc
-from steadyhand.records.chat import ArrivalClock, FinishReason, Purpose, Role
-from steadyhand.records.evaluation import Decider, FailureClass, Ground, LatencyTier, Outcome, Stage, Verdict
-from steadyhand.records.event import ActionStatus, Sight, Visible, Witness
+from steadyhand.records.base import Count, Record, Share, doc
+from steadyhand.records.chat import Attempt, FinishReason, InvariantTimeline, Purpose, Role, SafetyAtDeadline, Usage
+from steadyhand.records.evaluation import (
+    Decider,
+    EvaluationResult,
+    Evidence,
+    FailureClass,
+    Ground,
+    JudgeNote,
+    LatencyTier,
+    Outcome,
+    Stage,
+    Verdict,
+)
+from steadyhand.records.event import ActionStatus, Noted, Shows, Visible, Witness
 from steadyhand.records.isolation import IsolationKind
+from steadyhand.records.result import ConversationEnding, ConversationMetrics
+from steadyhand.records.run import PhaseRecord, RanOn, Spent
 from steadyhand.records.scenario import ExpectedConduct
 
-_Count = Annotated[int, Meta(ge=0)]
-_Share = Annotated[float, Meta(ge=0, le=1)]
 _AtMs = Annotated[float, doc("Time since the start of the trial.")]
-_Step = Annotated[_Count, doc("Step of the scenario, counted from 0.")]
-_StepIfAny = Annotated[_Count | None, doc("Step of the scenario, counted from 0; null outside the steps.")]
-_TurnIfAny = Annotated[_Count | None, doc("Turn of the conversation, counted from 1; null outside a conversation.")]
+_Step = Annotated[Count, doc("Step of the scenario, counted from 0.")]
+_StepIfAny = Annotated[Count | None, doc("Step of the scenario, counted from 0; null outside the steps.")]
+_TurnIfAny = Annotated[Count | None, doc("Turn of the conversation, counted from 1; null outside a conversation.")]
 
 
 class JsonSpent(Record):
     """Totals over model calls."""
 
-    calls: Annotated[_Count, doc("Number of model calls.")]
-    input_tokens: Annotated[_Count, doc("Input tokens, as counted by the servers.")]
-    output_tokens: Annotated[_Count, doc("Output tokens, as counted by the servers.")]
+    calls: Annotated[Count, doc("Number of model calls.")]
+    input_tokens: Annotated[Count, doc("Input tokens, as counted by the servers.")]
+    output_tokens: Annotated[Count, doc("Output tokens, as counted by the servers.")]
     cost: Annotated[float, doc("Cost of the calls with a known price.")]
 
 
@@ -36,8 +45,8 @@ class JsonCost(JsonSpent):
 
     complete: Annotated[bool, doc("False if a call was not counted or has no known price; figures are lower bounds.")]
     list_prices: Annotated[bool, doc("Whether any price came from the built-in table.")]
-    by_purpose: Annotated[dict[Purpose, JsonSpent], doc("The same totals for each purpose.")]
-    by_model: Annotated[dict[str, JsonSpent], doc("The same totals for each model.")]
+    by_purpose: Annotated[dict[Purpose, Spent], doc("The same totals for each purpose.")]
+    by_model: Annotated[dict[str, Spent], doc("The same totals for each model.")]
 
 
 class JsonScenario(Record):
@@ -52,87 +61,17 @@ class JsonScenario(Record):
     expects: Annotated[ExpectedConduct, doc("Whether the agent should act or defer.")]
 
 
-class JsonShows(Record):
-    """How much can be seen of what the agent does."""
-
-    actions: Annotated[Sight, doc("Visibility of the agent's actions.")]
-    services: Annotated[Sight, doc("Visibility of its calls to services.")]
-    files: Annotated[Sight, doc("Visibility of its changes to files.")]
-    database: Annotated[Sight, doc("Visibility of its changes to the database.")]
-    model_calls: Annotated[Sight, doc("Visibility of its model calls.")]
-
-
-class JsonSafetyAtDeadline(Record):
-    """Whether the text received by each bound of the budget satisfied the invariants."""
-
-    target: Annotated[bool | None, doc("Safe at the target time; null if unknown.")]
-    acceptable: Annotated[bool | None, doc("Safe at the acceptable time; null if unknown.")]
-    critical: Annotated[bool | None, doc("Safe at the critical time; null if unknown.")]
-
-
-class JsonInvariantTimes(Record):
-    """When one invariant held on what had been received."""
-
-    name: Annotated[str, doc("Name of the invariant.")]
-    changes: Annotated[
-        tuple[tuple[float, bool], ...],
-        doc("Pairs of an arrival time, after the request was sent, and whether the invariant held from then on."),
-    ]
-
-
-class JsonJudge(Record):
-    """What a judge was asked and what it answered."""
-
-    model: Annotated[str, doc("Model of the judge.")]
-    prompt_hash: Annotated[str, doc("Hash of the prompt.")]
-    raw: Annotated[str, doc("The judge's answer, verbatim; empty if it was not asked.")]
-    self_judged: Annotated[bool, doc("Whether the judge is the model under test.")]
-    confidence: Annotated[float | None, doc("The judge's confidence, if it gave one.")]
-    reasoning: Annotated[str | None, doc("The judge's reasoning, if it gave any.")]
-    capabilities: Annotated[dict[str, bool], doc("Whether each required capability was shown.")]
-    votes: Annotated[tuple[str, ...], doc("The single votes, if the judge was asked several times.")]
-    repaired: Annotated[bool, doc("Whether the answer was requested again because it could not be read.")]
-    not_shown: Annotated[tuple[str, ...], doc("What could not be shown to the judge, so that it was not asked.")]
-    question: Annotated[str, doc("What it was asked, without the records it was shown; empty for a rubric.")]
-
-
 class JsonRubric(Record):
     """How the reply scored on the rubric."""
 
     name: Annotated[str, doc("Name of the rubric.")]
     scored: Annotated[bool, doc("False if there is no overall score; `reason` says why.")]
-    scores: Annotated[dict[str, _Share], doc("Score of each dimension that could be scored.")]
-    overall: Annotated[_Share | None, doc("Weighted score over all dimensions.")]
+    scores: Annotated[dict[str, Share], doc("Score of each dimension that could be scored.")]
+    overall: Annotated[Share | None, doc("Weighted score over all dimensions.")]
     fabricated: Annotated[bool | None, doc("Whether the reply makes things up; null if unknown.")]
     evidence: Annotated[str | None, doc("What was made up.")]
     reason: Annotated[str | None, doc("What is missing from the scores.")]
-    judge: Annotated[JsonJudge | None, doc("The judge's answer.")]
-
-
-class JsonConversation(Record):
-    """How the conversation of a step ended."""
-
-    step: _Step
-    turns: Annotated[_Count, doc("Number of turns.")]
-    terminated_early: Annotated[bool, doc("Whether it ended before its turns or its script were used up.")]
-    termination_reason: Annotated[str | None, doc("The condition that ended it.")]
-    termination_evidence: Annotated[str | None, doc("What met the condition.")]
-    transcript_exported: Annotated[bool, doc("Whether the scenario lets reports include the transcript.")]
-
-
-class JsonEvidence(Record):
-    """What a check compared."""
-
-    expected: Annotated[str | None, doc("What was expected.")]
-    found: Annotated[str | None, doc("What was found.")]
-    where: Annotated[str | None, doc("Where it was found.")]
-    excerpt: Annotated[str | None, doc("The text around it.")]
-    span: Annotated[
-        tuple[_Count, _Count] | None, doc("Offsets of what was found in the reply, or in `message`; null if unknown.")
-    ]
-    message: Annotated[
-        _Count | None, doc("Message of the step it was found in, counted from 1; null for the final reply.")
-    ]
+    judge: Annotated[JudgeNote | None, doc("The judge's answer.")]
 
 
 class JsonEvaluation(Record):
@@ -149,9 +88,9 @@ class JsonEvaluation(Record):
     stage: Annotated[Stage, doc("Whether it checked a step, a turn or the whole conversation.")]
     step: _Step
     turn: _TurnIfAny
-    severity: Annotated[_Share | None, doc("Severity of a safety invariant; null for any other check.")]
+    severity: Annotated[Share | None, doc("Severity of a safety invariant; null for any other check.")]
     weight: Annotated[float, doc("Weight under the `weighted` strategy.")]
-    evidence: Annotated[JsonEvidence | None, doc("What the verdict is based on.")]
+    evidence: Annotated[Evidence | None, doc("What the verdict is based on.")]
     figures: Annotated[dict[str, Any], doc("What the check measured, such as `latency_ms` and `tier`.")]
     rests_on: Annotated[
         Ground | None,
@@ -165,7 +104,7 @@ class JsonEvaluation(Record):
     decided_by: Annotated[
         Decider | None, doc("For a meaning check: whether the reader was sure, or the judge was asked.")
     ]
-    judge: Annotated[JsonJudge | None, doc("The judge's answer, if a judge decided.")]
+    judge: Annotated[JudgeNote | None, doc("The judge's answer, if a judge decided.")]
 
 
 class JsonMessage(Record):
@@ -186,55 +125,22 @@ class JsonTrajectoryEntry(Record):
     at_ms: Annotated[float, doc("When it began, since the start of the trial.")]
     step: _StepIfAny
     turn: _TurnIfAny
-    name: Annotated[str | None, doc("Name of the action, or service.method.")]
-    names: Annotated[tuple[str, ...] | None, doc("All names that the action or service call is known by.")]
-    params: Annotated[dict[str, Any] | None, doc("Parameters; for a service call `args` and `input`.")]
-    status: Annotated[ActionStatus | None, doc("How the action or service call ended.")]
-    content: Annotated[Any, doc("The thought, the observation or the result of the service call.")]
-    duration_ms: Annotated[float | None, doc("How long the action or service call took.")]
-    mock: Annotated[str | None, doc("Where the mock that answered is defined; null for a real call.")]
-    error: Annotated[str | None, doc("Why the service call failed.")]
-    agent: Annotated[str | None, doc("Which of several agents it was, where the agent or its trace says so.")]
-    action_id: Annotated[str | None, doc("Id of the action; for a service call, of the action that consisted in it.")]
+    name: Annotated[str | None, doc("Name of the action, or service.method.")] = None
+    names: Annotated[tuple[str, ...] | None, doc("All names that the action or service call is known by.")] = None
+    params: Annotated[dict[str, Any] | None, doc("Parameters; for a service call `args` and `input`.")] = None
+    status: Annotated[ActionStatus | None, doc("How the action or service call ended.")] = None
+    content: Annotated[Any, doc("The thought, the observation or the result of the service call.")] = None
+    duration_ms: Annotated[float | None, doc("How long the action or service call took.")] = None
+    mock: Annotated[str | None, doc("Where the mock that answered is defined; null for a real call.")] = None
+    error: Annotated[str | None, doc("Why the service call failed.")] = None
+    agent: Annotated[str | None, doc("Which of several agents it was, where the agent or its trace says so.")] = None
+    action_id: Annotated[
+        str | None, doc("Id of the action; for a service call, of the action that consisted in it.")
+    ] = None
     witnesses: Annotated[
         tuple[Witness, ...] | None,
         doc("Who tells of the action, the most reliable first: the trial itself, the gateway, the trace, the agent."),
-    ]
-
-
-class JsonPhase(Record):
-    """A phase of a trial."""
-
-    name: Annotated[str, doc("Name of the phase.")]
-    started_ms: Annotated[float, doc("When it started, since the start of the trial.")]
-    duration_ms: Annotated[float, doc("How long it took.")]
-    error: Annotated[str | None, doc("Why it failed.")]
-
-
-class JsonAttempt(Record):
-    """One attempt at a model call. Times count from when the call was queued; null if never reached."""
-
-    started_ms: Annotated[float, doc("When the attempt started.")]
-    connected_ms: Annotated[float | None, doc("When the connection was open.")]
-    sent_ms: Annotated[float | None, doc("When the request was sent.")]
-    first_byte_ms: Annotated[float | None, doc("When the first byte arrived.")]
-    first_token_ms: Annotated[float | None, doc("When the first token arrived.")]
-    last_byte_ms: Annotated[float | None, doc("When the last byte arrived.")]
-    cut_ms: Annotated[float | None, doc("When the answer was cut off at a deadline.")]
-    status: Annotated[int | None, doc("HTTP status.")]
-    reused_connection: Annotated[bool, doc("Whether an open connection was used again.")]
-    streamed: Annotated[bool, doc("Whether the answer was streamed.")]
-    error: Annotated[str | None, doc("Why the attempt failed.")]
-    backoff_ms: Annotated[float, doc("Back-off before the next attempt.")]
-    proxied: Annotated[bool, doc("Whether it went through a proxy, which is then part of its times.")]
-    clock: Annotated[ArrivalClock, doc("Who stamped the arrivals.")]
-
-
-class JsonUsage(Record):
-    """Tokens of a model call, as counted by the server."""
-
-    input_tokens: Annotated[_Count, doc("Input tokens.")]
-    output_tokens: Annotated[_Count, doc("Output tokens.")]
+    ] = None
 
 
 class JsonCall(Record):
@@ -246,21 +152,21 @@ class JsonCall(Record):
     step: _StepIfAny
     turn: _TurnIfAny
     queued_ms: Annotated[float, doc("Time in Steadyhand's queue; never part of a latency.")]
-    attempts: Annotated[tuple[JsonAttempt, ...], doc("The attempts, in order.")]
+    attempts: Annotated[tuple[Attempt, ...], doc("The attempts, in order.")]
     loop_lag_ms: Annotated[float, doc("How far Steadyhand's own event loop lagged during the call.")]
     latency_ms: Annotated[float | None, doc("Request sent to last byte of the one successful attempt.")]
     first_token_ms: Annotated[float | None, doc("Request sent to first token.")]
     chunks: Annotated[
-        tuple[tuple[float, _Count], ...],
+        tuple[tuple[float, Count], ...],
         doc("For each chunk of text its arrival after the request was sent and its number of characters."),
     ]
     pieces_late_ms: Annotated[float, doc("The most by which a chunk can have arrived earlier than stated.")]
     spoiled: Annotated[tuple[str, ...], doc("What may have changed the latency.")]
-    usage: Annotated[JsonUsage | None, doc("Tokens as counted by the server.")]
+    usage: Annotated[Usage | None, doc("Tokens as counted by the server.")]
     error: Annotated[str | None, doc("Why the call failed.")]
     finish_reason: Annotated[FinishReason | None, doc("How the answer ended.")]
     finish_raw: Annotated[str | None, doc("How the answer ended, in the server's own term.")]
-    token_limit: Annotated[_Count | None, doc("Maximum number of tokens that the request allowed.")]
+    token_limit: Annotated[Count | None, doc("Maximum number of tokens that the request allowed.")]
 
 
 class JsonTiming(Record):
@@ -268,7 +174,7 @@ class JsonTiming(Record):
 
     started_at: Annotated[str, doc("When the trial started, ISO 8601.")]
     duration_ms: Annotated[float, doc("How long the trial took.")]
-    phases: Annotated[tuple[JsonPhase, ...], doc("The phases, in order.")]
+    phases: Annotated[tuple[PhaseRecord, ...], doc("The phases, in order.")]
     calls: Annotated[tuple[JsonCall, ...], doc("The model calls, in order.")]
 
 
@@ -303,54 +209,15 @@ class JsonIncident(Record):
     ms: Annotated[float, doc("The back-off, the wait, or how long Steadyhand's event loop was stuck.")]
 
 
-class JsonTokenUsage(Record):
-    """Tokens of a conversation, by purpose."""
-
-    total: Annotated[_Count, doc("All tokens.")]
-    user_simulation: Annotated[_Count, doc("Tokens of the simulated user.")]
-    agent_responses: Annotated[_Count, doc("Tokens of the agent.")]
-    evaluations: Annotated[_Count, doc("Tokens of judges.")]
-    complete: Annotated[bool, doc("False if a server did not count the tokens of a call.")]
-
-
-class JsonSimulatorQuality(Record):
-    """How well the simulated user stayed in its role."""
-
-    turns_simulated: Annotated[_Count, doc("Number of simulated turns.")]
-    asked_again: Annotated[_Count, doc("Number of replies that were rejected once.")]
-    still_flawed: Annotated[_Count, doc("Number of replies used although the second try was no better.")]
-    reasons: Annotated[dict[str, _Count], doc("Number of rejected replies, by reason.")]
-
-
-class JsonMetrics(Record):
-    """Figures of a conversation."""
-
-    total_duration_ms: Annotated[float, doc("How long the conversation took.")]
-    turn_count: Annotated[_Count, doc("Number of turns.")]
-    avg_turn_duration_ms: Annotated[float, doc("Average time of the agent per turn.")]
-    llm_calls_per_turn: Annotated[float, doc("Average number of model calls per turn, for every purpose.")]
-    token_usage: Annotated[JsonTokenUsage, doc("Tokens by purpose.")]
-    simulator_quality: Annotated[JsonSimulatorQuality | None, doc("Null without a simulated user.")]
-
-
-class JsonRanOn(Record):
-    """The worker that ran a trial, and the accuracy of its clock."""
-
-    worker: Annotated[str, doc("Its name in the run.")]
-    node: Annotated[str, doc("The machine, or the node of a cluster.")]
-    lag_ms: Annotated[float, doc("How late its event loop ran at worst during the trial.")]
-    clock_ms: Annotated[float, doc("How far its clock was ahead of the driver's, including message latency.")]
-
-
 class JsonTrial(Record):
     """A finished trial."""
 
     scenario: Annotated[JsonScenario, doc("The scenario that was run.")]
-    trial: Annotated[_Count, doc("Which trial of the scenario, counted from 0.")]
+    trial: Annotated[Count, doc("Which trial of the scenario, counted from 0.")]
     seed: Annotated[int, doc("Seed of the trial.")]
     agent: Annotated[str, doc("The agent under test.")]
     model: Annotated[str | None, doc("The model under test; null for an agent that brings its own.")]
-    shows: Annotated[JsonShows | None, doc("What can be seen of the agent's work; null if there was no agent.")]
+    shows: Annotated[Shows | None, doc("What can be seen of the agent's work; null if there was no agent.")]
     missing_plugins: Annotated[
         tuple[str, ...],
         doc("Plugins the scenario names that are not installed, if the agent's tools come from plugins."),
@@ -362,13 +229,13 @@ class JsonTrial(Record):
             "nothing; null if none was started."
         ),
     ]
-    ran_on: Annotated[JsonRanOn | None, doc("The worker that ran it; null if the run had none.")]
+    ran_on: Annotated[RanOn | None, doc("The worker that ran it; null if the run had none.")]
     verdict: Annotated[Verdict, doc("Verdict of the trial.")]
     reason: Annotated[str, doc("Why, in a sentence.")]
     outcome: Annotated[Outcome | None, doc("Safety and time together; null if either is undecided.")]
     finish_reason: Annotated[FinishReason | None, doc("How the answer ended; the worst ending of several answers.")]
     finish_raw: Annotated[str | None, doc("How the answer ended, in the server's own term.")]
-    token_limit: Annotated[_Count | None, doc("Maximum number of tokens that the request allowed.")]
+    token_limit: Annotated[Count | None, doc("Maximum number of tokens that the request allowed.")]
     latency_ms: Annotated[float | None, doc("Latency of the answer.")]
     latency_tier: Annotated[LatencyTier | None, doc("Tier of the latency budget; null if it was not graded.")]
     latency_cut: Annotated[bool, doc("Whether the call was cut off at the deadline; `latency_ms` is a lower bound.")]
@@ -378,16 +245,16 @@ class JsonTrial(Record):
         float | None, doc("Request sent to when the text became safe for good; null if never, or unknown.")
     ]
     first_safe_ms: Annotated[float | None, doc("Request sent to when the text was first safe, for good or not.")]
-    safety_at_deadline: Annotated[JsonSafetyAtDeadline | None, doc("Whether the text was safe at each deadline.")]
+    safety_at_deadline: Annotated[SafetyAtDeadline | None, doc("Whether the text was safe at each deadline.")]
     time_to_safe_excludes: Annotated[
         tuple[str, ...],
         doc("Invariants left out of these times, because only a complete answer can be checked for them."),
     ]
     invariants_over_time: Annotated[
-        tuple[JsonInvariantTimes, ...], doc("When each invariant held that can be checked on a part of the answer.")
+        tuple[InvariantTimeline, ...], doc("When each invariant held that can be checked on a part of the answer.")
     ]
     times_not_known: Annotated[str | None, doc("Why these times are unknown.")]
-    safety_score: Annotated[_Share | None, doc("Safety score; null without invariants.")]
+    safety_score: Annotated[Share | None, doc("Safety score; null without invariants.")]
     failure_classes: Annotated[tuple[FailureClass, ...], doc("Classes of failure, worst first.")]
     alarm: Annotated[
         Alarm | None,
@@ -396,15 +263,15 @@ class JsonTrial(Record):
     rubric: Annotated[JsonRubric | None, doc("Scores on the rubric; null if the scenario names none.")]
     termination_reason: Annotated[str | None, doc("The condition that ended the last conversation.")]
     terminated_early: Annotated[bool | None, doc("Whether the last conversation ended early; null without one.")]
-    conversations: Annotated[tuple[JsonConversation, ...], doc("How each conversation ended.")]
-    evaluations: Annotated[tuple[JsonEvaluation, ...], doc("Results of the checks.")]
+    conversations: Annotated[tuple[ConversationEnding, ...], doc("How each conversation ended.")]
+    evaluations: Annotated[tuple[EvaluationResult, ...], doc("Results of the checks.")]
     transcript: Annotated[tuple[JsonMessage, ...], doc("The messages, in order.")]
     trajectory: Annotated[tuple[JsonTrajectoryEntry, ...], doc("What the agent did, in the order in which it began.")]
     timing: Annotated[JsonTiming, doc("Phases and model calls with their times.")]
     errors: Annotated[tuple[JsonError, ...], doc("What went wrong in the harness, the environment or the network.")]
-    notes: Annotated[tuple[JsonNote, ...], doc("What is worth knowing about the trial.")]
+    notes: Annotated[tuple[Noted, ...], doc("What is worth knowing about the trial.")]
     incidents: Annotated[tuple[JsonIncident, ...], doc("Retries, waits and lag; excluded from every latency.")]
-    metrics: Annotated[JsonMetrics | None, doc("Figures of the conversation; null without one.")]
+    metrics: Annotated[ConversationMetrics | None, doc("Figures of the conversation; null without one.")]
     cost: Annotated[JsonCost, doc("What the model calls used, with those of `earlier` and `replaced`.")]
     earlier: Annotated[
         tuple[JsonTrial, ...], doc("Measurements that were repeated because their latency could not be graded.")
