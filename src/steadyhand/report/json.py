@@ -150,7 +150,7 @@ def _trial(trial: TrialRecord, prices: Prices) -> trial_shapes.JsonTrial:
         ),
         errors=tuple(errors_of(trial)),
         notes=tuple([event for event in events if type(event) is Noted]),
-        incidents=tuple([_incident(event) for event in events if type(event) in _INCIDENTS]),
+        incidents=tuple([_incident(event) for event in events if isinstance(event, (Retried, Waited, Lagged))]),
         metrics=trial.metrics,
         cost=_cost(cost_of_trial(trial, prices)),
         earlier=tuple([_trial(earlier, prices) for earlier in trial.earlier]),
@@ -255,14 +255,11 @@ def errors_of(trial: TrialRecord) -> Iterator[trial_shapes.JsonError]:
             yield trial_shapes.JsonError(phase=phase.name, message=phase.error, type=None, at_ms=at_ms, traceback=None)
 
 
-_INCIDENTS = {Retried: "retry", Waited: "wait", Lagged: "lag"}
-
-
 def _incident(event: Retried | Waited | Lagged) -> trial_shapes.JsonIncident:
-    kind = _INCIDENTS[type(event)]
     if isinstance(event, Lagged):
         reason = f"the limit is {event.limit_ms:g} ms"
-        return _copy(trial_shapes.JsonIncident, event, type=kind, reason=reason, ms=event.lag_ms)
+        return _copy(trial_shapes.JsonIncident, event, type="lag", reason=reason, ms=event.lag_ms)
+    kind = "retry" if isinstance(event, Retried) else "wait"
     return _copy(trial_shapes.JsonIncident, event, type=kind, ms=event.wait_ms)
 
 

@@ -50,7 +50,7 @@ class NamedObjects:
             hints = get_type_hints(record, include_extras=True)
             shown = [each for each in record.__struct_fields__ if get_origin(hints[each]) is Annotated]
             fields = [(each, self._type(hints[each], bounds=bounds)) for each in shown]
-            made = msgspec.defstruct(
+            made: Any = msgspec.defstruct(
                 name, fields, namespace={"__doc__": description}, kw_only=True, forbid_unknown_fields=True
             )
             setattr(made, name, made)  # where its fields refer to it
@@ -59,16 +59,17 @@ class NamedObjects:
 
     def _type(self, annotation: Any, *, bounds: bool) -> Any:
         """The type, with an object in place of each record."""
-        if isinstance(annotation, type) and issubclass(annotation, Record):
-            return self._object(annotation, bounds=bounds)
         origin, inner = get_origin(annotation), get_args(annotation)
         if origin is None or origin is Literal:
-            return annotation
+            is_record = isinstance(annotation, type(Record))
+            return self._object(annotation, bounds=bounds) if is_record else annotation
         if origin is Annotated:
             held = self._type(inner[0], bounds=bounds)
-            return Annotated[(held, *map(_enforced, inner[1:]))] if bounds else held
+            generic: Any = Annotated
+            return generic[(held, *map(_enforced, inner[1:]))] if bounds else held
         args = tuple(self._type(each, bounds=bounds) for each in inner)
-        return Union[args] if origin is types.UnionType else origin[args]  # noqa: UP007
+        generic = Union if origin is types.UnionType else origin
+        return generic[args]
 
 
 def _enforced(meta: msgspec.Meta) -> msgspec.Meta:

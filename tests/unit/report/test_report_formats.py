@@ -34,7 +34,9 @@ def validator():
 
 
 def test_the_whole_json_report():
-    assert report(TRIALS) == json.loads((SNAPSHOTS / "report.json").read_text(encoding="utf-8"))
+    written = b"".join(to_json(reading_of(TRIALS)))
+    assert written.decode() == (SNAPSHOTS / "report.json").read_text(encoding="utf-8")
+    validator().validate(json.loads(written))
 
 
 def test_one_line_per_trial():
