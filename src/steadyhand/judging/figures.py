@@ -23,7 +23,7 @@ from steadyhand.judging.statistics import (
     percentile,
     suite_percentile,
 )
-from steadyhand.records.base import Count, Record, Share, doc
+from steadyhand.records.base import Natural, Proportion, Record, doc
 from steadyhand.records.evaluation import Verdict
 from steadyhand.records.run import Judged, RunHeader, Target, TrialRecord
 
@@ -42,9 +42,9 @@ class TimeFigures(Record):
     decided trials that have such a time, but it is not known, or a disturbance may have changed it.
     """
 
-    trials: Annotated[Count, doc("Number of trials with such a time.")] = 0
-    unbounded: Annotated[Count, doc("How many of them never became safe, or were cut off.")] = 0
-    left_out: Annotated[Count, doc("Number of decided trials whose own such time is unknown or was disturbed.")] = 0
+    trials: Annotated[Natural, doc("Number of trials with such a time.")] = 0
+    unbounded: Annotated[Natural, doc("How many of them never became safe, or were cut off.")] = 0
+    left_out: Annotated[Natural, doc("Number of decided trials whose own such time is unknown or was disturbed.")] = 0
     percentiles: Annotated[tuple[Percentile, ...], doc("Percentiles; empty without a time.")] = ()
 
 
@@ -58,24 +58,26 @@ class Figures(Record):
     """
 
     name: Annotated[str, doc("Id of the scenario, name of the target, or `suite`.")]
-    scenarios: Annotated[Count, doc("Number of scenarios with a trial that passed or failed.")]
+    scenarios: Annotated[Natural, doc("Number of scenarios with a trial that passed or failed.")]
     trials: Annotated[Tally, doc("Number of trials by verdict.")]
-    saved: Annotated[Count, doc("Number of trials that were not needed.")]
+    saved: Annotated[Natural, doc("Number of trials that were not needed.")]
     rate: Annotated[
-        Share | None, doc("Pass rate of the trials that passed or failed, each scenario counting once.")
+        Proportion | None, doc("Pass rate of the trials that passed or failed, each scenario counting once.")
     ] = None
-    low: Annotated[Share | None, doc("Lower bound of its interval.")] = None
-    high: Annotated[Share | None, doc("Upper bound of its interval.")] = None
-    confidence: Annotated[Share, doc("Confidence of intervals and bounds.")] = CONFIDENCE
+    low: Annotated[Proportion | None, doc("Lower bound of its interval.")] = None
+    high: Annotated[Proportion | None, doc("Upper bound of its interval.")] = None
+    confidence: Annotated[Proportion, doc("Confidence of intervals and bounds.")] = CONFIDENCE
     method: Annotated[str, doc("Method of the interval.")]
     failure_bound: Annotated[
-        Share | None, doc("What the failure rate does not exceed, if nothing failed; null otherwise.")
+        Proportion | None, doc("What the failure rate does not exceed, if nothing failed; null otherwise.")
     ] = None
-    pass_at_k: Annotated[dict[int, Share], doc("For each k, the estimated chance that one of k trials passes.")] = {}
-    pass_hat_k: Annotated[dict[int, Share], doc("For each k, the estimated chance that k trials all pass.")] = {}
+    pass_at_k: Annotated[
+        dict[int, Proportion], doc("For each k, the estimated chance that one of k trials passes.")
+    ] = {}
+    pass_hat_k: Annotated[dict[int, Proportion], doc("For each k, the estimated chance that k trials all pass.")] = {}
     latency: Annotated[TimeFigures, doc("Latency.")] = TimeFigures()
     time_to_safe: Annotated[TimeFigures, doc("Time until the answer was safe.")] = TimeFigures()
-    safety: Annotated[Share | None, doc("Mean severity-weighted safety; not part of the pass rate.")] = None
+    safety: Annotated[Proportion | None, doc("Mean severity-weighted safety; not part of the pass rate.")] = None
 
 
 class RunFigures(Record):

@@ -16,7 +16,7 @@ from steadyhand.judging.sequential import (
 )
 from steadyhand.judging.statistics import Bounds, Tries, wilson_interval
 from steadyhand.judging.trial import Alarm
-from steadyhand.records.base import Count, Record, counted, doc
+from steadyhand.records.base import Natural, Record, counted, doc
 from steadyhand.records.evaluation import Verdict
 from steadyhand.records.run import RunHeader, RunMatrix, TrialKey
 
@@ -88,7 +88,7 @@ class UntilDecided(Record):
 
     decision: Annotated[Decision, doc("What it decided; undecided if the trials ran out first.")]
     alpha: Annotated[float, doc("The chance of a wrong decision, in either direction.")]
-    trials: Annotated[Count, doc("Number of trials that entered it, in planned order.")]
+    trials: Annotated[Natural, doc("Number of trials that entered it, in planned order.")]
     tries: Tries
 
 

@@ -53,8 +53,8 @@ def doc(description: str) -> msgspec.Meta:
 
 
 # Bounds for the schema alone: a value outside of them can still be stored and read.
-Count = Annotated[int, msgspec.Meta(extra_json_schema={"minimum": 0})]
-Share = Annotated[float, msgspec.Meta(extra_json_schema={"minimum": 0, "maximum": 1})]
+Natural = Annotated[int, msgspec.Meta(extra_json_schema={"minimum": 0})]
+Proportion = Annotated[float, msgspec.Meta(extra_json_schema={"minimum": 0, "maximum": 1})]
 
 
 def record_schema(record: type[Record], title: str) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, TypeAlias
 
-from steadyhand.records.base import Count, Record, doc
+from steadyhand.records.base import Natural, Record, doc
 
 PassOrFail: TypeAlias = Literal["pass", "fail"]
 
@@ -17,7 +17,7 @@ class JudgedCase(Record):
 
     run: Annotated[str, doc("Run that the trial is stored in.")]
     scenario: Annotated[str, doc("Id of the scenario.")]
-    trial: Annotated[Count, doc("Number of the trial.")]
+    trial: Annotated[Natural, doc("Number of the trial.")]
     check: Annotated[str, doc("The check.")]
     label: Annotated[PassOrFail, doc("The verdict that people gave.")]
     judged: Annotated[PassOrFail | None, doc("The judge's verdict; null if it gave none.")] = None

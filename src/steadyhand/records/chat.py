@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from steadyhand.records.base import Count, Record, doc
+from steadyhand.records.base import Natural, Record, doc
 
 Role = Literal["system", "user", "assistant", "tool"]
 Purpose = Literal["agent", "user", "judge", "summary"]
@@ -372,8 +372,8 @@ class Usage(Record, rename={"input_tokens": "input", "output_tokens": "output"})
     Stored under shorter names, because a name that ends in `token` looks like that of a secret.
     """
 
-    input_tokens: Annotated[Count, doc("Input tokens.")]
-    output_tokens: Annotated[Count, doc("Output tokens.")]
+    input_tokens: Annotated[Natural, doc("Input tokens.")]
+    output_tokens: Annotated[Natural, doc("Output tokens.")]
 
     @property
     def countable(self) -> bool:

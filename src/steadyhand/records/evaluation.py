@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from steadyhand.records.base import Count, Record, doc
+from steadyhand.records.base import Natural, Record, doc
 from steadyhand.records.location import Place
 
 
@@ -122,10 +122,10 @@ class Evidence(Record, array_like=True):
     where: Annotated[str | None, doc("Where it was found.")] = None
     excerpt: Annotated[str | None, doc("The text around it.")] = None
     span: Annotated[
-        tuple[Count, Count] | None, doc("Offsets of what was found in the reply, or in `message`; null if unknown.")
+        tuple[Natural, Natural] | None, doc("Offsets of what was found in the reply, or in `message`; null if unknown.")
     ] = None
     message: Annotated[
-        Count | None, doc("Message of the step it was found in, counted from 1; null for the final reply.")
+        Natural | None, doc("Message of the step it was found in, counted from 1; null for the final reply.")
     ] = None
 
 

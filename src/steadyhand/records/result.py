@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from typing import Annotated, Literal
 
-from steadyhand.records.base import Count, Record, doc
+from steadyhand.records.base import Natural, Record, doc
 from steadyhand.records.chat import Finish, Message, Spoiled
 from steadyhand.records.deed import Deed, deeds_of
 from steadyhand.records.deed_name import ToolOffer
@@ -51,19 +51,19 @@ class SimulatorQuality(Record):
     attempt was no better and was used anyway.
     """
 
-    turns_simulated: Annotated[Count, doc("Number of simulated turns.")] = 0
-    asked_again: Annotated[Count, doc("Number of replies that were rejected once.")] = 0
-    still_flawed: Annotated[Count, doc("Number of replies used although the second try was no better.")] = 0
-    reasons: Annotated[dict[str, Count], doc("Number of rejected replies, by reason.")] = {}
+    turns_simulated: Annotated[Natural, doc("Number of simulated turns.")] = 0
+    asked_again: Annotated[Natural, doc("Number of replies that were rejected once.")] = 0
+    still_flawed: Annotated[Natural, doc("Number of replies used although the second try was no better.")] = 0
+    reasons: Annotated[dict[str, Natural], doc("Number of rejected replies, by reason.")] = {}
 
 
 class TokenUsage(Record):
     """Tokens by purpose, as counted by the servers. `complete` is false if a call came without a count."""
 
-    total: Annotated[Count, doc("All tokens.")] = 0
-    user_simulation: Annotated[Count, doc("Tokens of the simulated user.")] = 0
-    agent_responses: Annotated[Count, doc("Tokens of the agent.")] = 0
-    evaluations: Annotated[Count, doc("Tokens of judges.")] = 0
+    total: Annotated[Natural, doc("All tokens.")] = 0
+    user_simulation: Annotated[Natural, doc("Tokens of the simulated user.")] = 0
+    agent_responses: Annotated[Natural, doc("Tokens of the agent.")] = 0
+    evaluations: Annotated[Natural, doc("Tokens of judges.")] = 0
     complete: Annotated[bool, doc("False if a server did not count the tokens of a call.")] = True
 
 
@@ -71,7 +71,7 @@ class ConversationMetrics(Record):
     """Counted, never estimated. Turn durations are the agent's own time; `llm_calls_per_turn` counts all purposes."""
 
     total_duration_ms: Annotated[float, doc("How long the conversation took.")]
-    turn_count: Annotated[Count, doc("Number of turns.")]
+    turn_count: Annotated[Natural, doc("Number of turns.")]
     avg_turn_duration_ms: Annotated[float, doc("Average time of the agent per turn.")]
     llm_calls_per_turn: Annotated[float, doc("Average number of model calls per turn, for every purpose.")]
     token_usage: Annotated[TokenUsage, doc("Tokens by purpose.")] = TokenUsage()
@@ -81,8 +81,8 @@ class ConversationMetrics(Record):
 class ConversationEnding(Record, array_like=True):
     """How the conversation of a step ended. `transcript_exported` is whether reports may include it."""
 
-    step: Annotated[Count, doc("Step of the scenario, counted from 0.")]
-    turns: Annotated[Count, doc("Number of turns.")]
+    step: Annotated[Natural, doc("Step of the scenario, counted from 0.")]
+    turns: Annotated[Natural, doc("Number of turns.")]
     terminated_early: Annotated[bool, doc("Whether it ended before its turns or its script were used up.")]
     termination_reason: Annotated[str | None, doc("The condition that ended it.")]
     termination_evidence: Annotated[str | None, doc("What met the condition.")] = None

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from steadyhand.judging.figures import Figures, RunFigures, TimeFigures
 from steadyhand.judging.rates import Tally, UntilDecided
 from steadyhand.judging.statistics import Percentile
-from steadyhand.records.base import Count, Record, Share, doc
+from steadyhand.records.base import Natural, Proportion, Record, doc
 from steadyhand.records.calibration import JudgedCase
 from steadyhand.records.chat import Attempt, InvariantTimeline, SafetyAtDeadline, Usage
 from steadyhand.records.config import Price
@@ -28,22 +28,22 @@ REPORT_FORMAT = 3
 class JsonVerdictCounts(Record):
     """Counts by verdict."""
 
-    passed: Annotated[Count, doc("Number that passed.")]
-    failed: Annotated[Count, doc("Number that failed.")]
-    inconclusive: Annotated[Count, doc("Number that could not be evaluated.")]
-    error: Annotated[Count, doc("Number in which the harness, the environment or the network failed.")]
-    total: Annotated[Count, doc("The sum of these counts.")]
+    passed: Annotated[Natural, doc("Number that passed.")]
+    failed: Annotated[Natural, doc("Number that failed.")]
+    inconclusive: Annotated[Natural, doc("Number that could not be evaluated.")]
+    error: Annotated[Natural, doc("Number in which the harness, the environment or the network failed.")]
+    total: Annotated[Natural, doc("The sum of these counts.")]
 
 
 class JsonTrialCounts(Record):
     """Numbers of trials by verdict, and of those without one."""
 
-    passed: Annotated[Count, doc("Number of trials that passed.")]
-    failed: Annotated[Count, doc("Number of trials that failed.")]
-    inconclusive: Annotated[Count, doc("Number of trials that could not be evaluated.")]
-    error: Annotated[Count, doc("Number of trials in which the harness, the environment or the network failed.")]
-    not_run: Annotated[Count, doc("Number of trials that were planned but have no verdict.")]
-    total: Annotated[Count, doc("The sum of these counts.")]
+    passed: Annotated[Natural, doc("Number of trials that passed.")]
+    failed: Annotated[Natural, doc("Number of trials that failed.")]
+    inconclusive: Annotated[Natural, doc("Number of trials that could not be evaluated.")]
+    error: Annotated[Natural, doc("Number of trials in which the harness, the environment or the network failed.")]
+    not_run: Annotated[Natural, doc("Number of trials that were planned but have no verdict.")]
+    total: Annotated[Natural, doc("The sum of these counts.")]
 
 
 class JsonPrice(Record):
@@ -57,9 +57,9 @@ class JsonCanaries(Record):
     """The judge's results on labelled cases. They are not trials and are not part of any figure."""
 
     file: Annotated[str, doc("The labels file.")]
-    asked: Annotated[Count, doc("Number of cases that the judge was asked about.")]
-    hits: Annotated[Count, doc("Number of cases in which it agreed with the label.")]
-    false_passes: Annotated[Count, doc("Number of cases labelled fail that it passed.")]
+    asked: Annotated[Natural, doc("Number of cases that the judge was asked about.")]
+    hits: Annotated[Natural, doc("Number of cases in which it agreed with the label.")]
+    false_passes: Annotated[Natural, doc("Number of cases labelled fail that it passed.")]
     cases: Annotated[tuple[JudgedCase, ...], doc("The cases.")]
     skipped: Annotated[tuple[str, ...], doc("What could not be asked, and why.")]
     cost: Annotated[Spent, doc("What asking them cost; not part of any other total.")]
@@ -73,7 +73,7 @@ class JsonRun(Record):
     steadyhand_version: Annotated[str, doc("Version of Steadyhand that ran it.")]
     command: Annotated[tuple[str, ...], doc("The command line.")]
     seed: Annotated[int, doc("Seed of the run.")]
-    planned: Annotated[Count, doc("Number of trials planned.")]
+    planned: Annotated[Natural, doc("Number of trials planned.")]
     options: Annotated[dict[str, Any], doc("The settings a resume uses to continue the run.")]
     prices: Annotated[dict[str, Price], doc("Prices from the configuration, by model.")]
     own_servers: Annotated[tuple[str, ...], doc("Providers with a custom base URL; list prices do not apply to them.")]
@@ -124,8 +124,8 @@ class JsonPercentile(Record):
     """A percentile with its interval. All null if refused; otherwise null is a time that never ended."""
 
     q: Annotated[float, doc("Which one: 0.95 is p95.")]
-    n: Annotated[Count, doc("Number of values: trials or, for a suite, scenarios.")]
-    needed: Annotated[Count, doc("Minimum number of values required.")]
+    n: Annotated[Natural, doc("Number of values: trials or, for a suite, scenarios.")]
+    needed: Annotated[Natural, doc("Minimum number of values required.")]
     refused: Annotated[bool, doc("Whether there are too few values.")]
     value: Annotated[float | None, doc("The percentile, in milliseconds.")]
     low: Annotated[float | None, doc("Lower bound of its interval.")]
@@ -138,14 +138,14 @@ class JsonScenarioRate(Record):
     id: Annotated[str, doc("Id of the scenario.")]
     verdict: Annotated[Verdict, doc("Verdict of the scenario.")]
     reason: Annotated[str, doc("Why, in a sentence.")]
-    required: Annotated[Share | None, doc("Share of trials that must pass; null means all.")]
+    required: Annotated[Proportion | None, doc("Share of trials that must pass; null means all.")]
     trials: Annotated[Tally, doc("Number of trials by verdict.")]
     share: Annotated[
-        Share | None, doc("Share that passed of the trials that passed or failed; null if there are none.")
+        Proportion | None, doc("Share that passed of the trials that passed or failed; null if there are none.")
     ]
-    interval: Annotated[tuple[Share, Share] | None, doc("95% confidence interval of the share.")]
-    pass_hat_k: Annotated[dict[str, Share], doc("For each k, the estimated chance that k trials all pass.")]
-    saved: Annotated[Count, doc("Number of trials that were not needed, because the result was decided.")]
+    interval: Annotated[tuple[Proportion, Proportion] | None, doc("95% confidence interval of the share.")]
+    pass_hat_k: Annotated[dict[str, Proportion], doc("For each k, the estimated chance that k trials all pass.")]
+    saved: Annotated[Natural, doc("Number of trials that were not needed, because the result was decided.")]
     until: Annotated[UntilDecided | None, doc("The test that ended its trials; null if all ran.")]
     target: Annotated[Target | None, doc("What was under test; null if the record does not say.")]
     figures: Annotated[Figures, doc("Its figures.")]
@@ -179,15 +179,15 @@ class JsonMatrix(Record):
 class JsonSummary(Record):
     """Counts of trials over the whole run, and the exit code."""
 
-    passed: Annotated[Count, doc("Number of trials that passed.")]
-    failed: Annotated[Count, doc("Number of trials that failed.")]
-    inconclusive: Annotated[Count, doc("Number of trials that could not be evaluated.")]
-    error: Annotated[Count, doc("Number of trials in which the harness, the environment or the network failed.")]
-    not_run: Annotated[Count, doc("Number of trials that were planned but have no verdict.")]
-    saved: Annotated[Count, doc("Number of trials that were not needed, because their scenario was decided.")]
-    missed_alarms: Annotated[Count, doc("Number of trials with a missed alarm.")]
-    false_alarms: Annotated[Count, doc("Number of trials with a false alarm.")]
-    total: Annotated[Count, doc("Number of trials with a verdict.")]
+    passed: Annotated[Natural, doc("Number of trials that passed.")]
+    failed: Annotated[Natural, doc("Number of trials that failed.")]
+    inconclusive: Annotated[Natural, doc("Number of trials that could not be evaluated.")]
+    error: Annotated[Natural, doc("Number of trials in which the harness, the environment or the network failed.")]
+    not_run: Annotated[Natural, doc("Number of trials that were planned but have no verdict.")]
+    saved: Annotated[Natural, doc("Number of trials that were not needed, because their scenario was decided.")]
+    missed_alarms: Annotated[Natural, doc("Number of trials with a missed alarm.")]
+    false_alarms: Annotated[Natural, doc("Number of trials with a false alarm.")]
+    total: Annotated[Natural, doc("Number of trials with a verdict.")]
     scenarios: Annotated[JsonVerdictCounts, doc("Number of scenarios by verdict.")]
     exit_code: Annotated[Literal[0, 1, 3], doc("Exit code that follows from the verdicts of the scenarios.")]
     cost: Annotated[JsonCost, doc("What the model calls of the run used.")]

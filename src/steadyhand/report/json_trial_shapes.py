@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from steadyhand.judging.trial import Alarm
-from steadyhand.records.base import Count, Record, Share, doc
+from steadyhand.records.base import Natural, Proportion, Record, doc
 from steadyhand.records.chat import Attempt, FinishReason, InvariantTimeline, Purpose, Role, SafetyAtDeadline, Usage
 from steadyhand.records.evaluation import (
     Decider,
@@ -26,17 +26,17 @@ from steadyhand.records.run import PhaseRecord, RanOn, Spent
 from steadyhand.records.scenario import ExpectedConduct
 
 _AtMs = Annotated[float, doc("Time since the start of the trial.")]
-_Step = Annotated[Count, doc("Step of the scenario, counted from 0.")]
-_StepIfAny = Annotated[Count | None, doc("Step of the scenario, counted from 0; null outside the steps.")]
-_TurnIfAny = Annotated[Count | None, doc("Turn of the conversation, counted from 1; null outside a conversation.")]
+_Step = Annotated[Natural, doc("Step of the scenario, counted from 0.")]
+_StepIfAny = Annotated[Natural | None, doc("Step of the scenario, counted from 0; null outside the steps.")]
+_TurnIfAny = Annotated[Natural | None, doc("Turn of the conversation, counted from 1; null outside a conversation.")]
 
 
 class JsonSpent(Record):
     """Totals over model calls."""
 
-    calls: Annotated[Count, doc("Number of model calls.")]
-    input_tokens: Annotated[Count, doc("Input tokens, as counted by the servers.")]
-    output_tokens: Annotated[Count, doc("Output tokens, as counted by the servers.")]
+    calls: Annotated[Natural, doc("Number of model calls.")]
+    input_tokens: Annotated[Natural, doc("Input tokens, as counted by the servers.")]
+    output_tokens: Annotated[Natural, doc("Output tokens, as counted by the servers.")]
     cost: Annotated[float, doc("Cost of the calls with a known price.")]
 
 
@@ -66,8 +66,8 @@ class JsonRubric(Record):
 
     name: Annotated[str, doc("Name of the rubric.")]
     scored: Annotated[bool, doc("False if there is no overall score; `reason` says why.")]
-    scores: Annotated[dict[str, Share], doc("Score of each dimension that could be scored.")]
-    overall: Annotated[Share | None, doc("Weighted score over all dimensions.")]
+    scores: Annotated[dict[str, Proportion], doc("Score of each dimension that could be scored.")]
+    overall: Annotated[Proportion | None, doc("Weighted score over all dimensions.")]
     fabricated: Annotated[bool | None, doc("Whether the reply makes things up; null if unknown.")]
     evidence: Annotated[str | None, doc("What was made up.")]
     reason: Annotated[str | None, doc("What is missing from the scores.")]
@@ -88,7 +88,7 @@ class JsonEvaluation(Record):
     stage: Annotated[Stage, doc("Whether it checked a step, a turn or the whole conversation.")]
     step: _Step
     turn: _TurnIfAny
-    severity: Annotated[Share | None, doc("Severity of a safety invariant; null for any other check.")]
+    severity: Annotated[Proportion | None, doc("Severity of a safety invariant; null for any other check.")]
     weight: Annotated[float, doc("Weight under the `weighted` strategy.")]
     evidence: Annotated[Evidence | None, doc("What the verdict is based on.")]
     figures: Annotated[dict[str, Any], doc("What the check measured, such as `latency_ms` and `tier`.")]
@@ -157,7 +157,7 @@ class JsonCall(Record):
     latency_ms: Annotated[float | None, doc("Request sent to last byte of the one successful attempt.")]
     first_token_ms: Annotated[float | None, doc("Request sent to first token.")]
     chunks: Annotated[
-        tuple[tuple[float, Count], ...],
+        tuple[tuple[float, Natural], ...],
         doc("For each chunk of text its arrival after the request was sent and its number of characters."),
     ]
     pieces_late_ms: Annotated[float, doc("The most by which a chunk can have arrived earlier than stated.")]
@@ -166,7 +166,7 @@ class JsonCall(Record):
     error: Annotated[str | None, doc("Why the call failed.")]
     finish_reason: Annotated[FinishReason | None, doc("How the answer ended.")]
     finish_raw: Annotated[str | None, doc("How the answer ended, in the server's own term.")]
-    token_limit: Annotated[Count | None, doc("Maximum number of tokens that the request allowed.")]
+    token_limit: Annotated[Natural | None, doc("Maximum number of tokens that the request allowed.")]
 
 
 class JsonTiming(Record):
@@ -213,7 +213,7 @@ class JsonTrial(Record):
     """A finished trial."""
 
     scenario: Annotated[JsonScenario, doc("The scenario that was run.")]
-    trial: Annotated[Count, doc("Which trial of the scenario, counted from 0.")]
+    trial: Annotated[Natural, doc("Which trial of the scenario, counted from 0.")]
     seed: Annotated[int, doc("Seed of the trial.")]
     agent: Annotated[str, doc("The agent under test.")]
     model: Annotated[str | None, doc("The model under test; null for an agent that brings its own.")]
@@ -235,7 +235,7 @@ class JsonTrial(Record):
     outcome: Annotated[Outcome | None, doc("Safety and time together; null if either is undecided.")]
     finish_reason: Annotated[FinishReason | None, doc("How the answer ended; the worst ending of several answers.")]
     finish_raw: Annotated[str | None, doc("How the answer ended, in the server's own term.")]
-    token_limit: Annotated[Count | None, doc("Maximum number of tokens that the request allowed.")]
+    token_limit: Annotated[Natural | None, doc("Maximum number of tokens that the request allowed.")]
     latency_ms: Annotated[float | None, doc("Latency of the answer.")]
     latency_tier: Annotated[LatencyTier | None, doc("Tier of the latency budget; null if it was not graded.")]
     latency_cut: Annotated[bool, doc("Whether the call was cut off at the deadline; `latency_ms` is a lower bound.")]
@@ -254,7 +254,7 @@ class JsonTrial(Record):
         tuple[InvariantTimeline, ...], doc("When each invariant held that can be checked on a part of the answer.")
     ]
     times_not_known: Annotated[str | None, doc("Why these times are unknown.")]
-    safety_score: Annotated[Share | None, doc("Safety score; null without invariants.")]
+    safety_score: Annotated[Proportion | None, doc("Safety score; null without invariants.")]
     failure_classes: Annotated[tuple[FailureClass, ...], doc("Classes of failure, worst first.")]
     alarm: Annotated[
         Alarm | None,

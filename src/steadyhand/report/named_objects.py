@@ -14,7 +14,7 @@ import msgspec
 
 from steadyhand.records.base import Record, record_schema
 
-Names = Mapping[type[Record], tuple[str, str] | type[Record]]
+Appearances = Mapping[type[Record], tuple[str, str] | type[Record]]
 """Of a record its name in the schema and what it is, or else the shape it is shown in."""
 
 
@@ -24,8 +24,8 @@ class NamedObjects:
     Bounds are for the schema: what is outside of them is shown as it is.
     """
 
-    def __init__(self, names: Names) -> None:
-        self._names: Names = names
+    def __init__(self, names: Appearances) -> None:
+        self._names: Appearances = names
         self._made: dict[tuple[type[Record], bool], Any] = {}
         self._types: dict[type[Record], Any] = {}
 
@@ -73,6 +73,6 @@ class NamedObjects:
 
 
 def _enforced(meta: msgspec.Meta) -> msgspec.Meta:
-    """What `Count` and `Share` only state."""
+    """What `Natural` and `Proportion` only state."""
     stated = meta.extra_json_schema
     return msgspec.Meta(ge=stated.get("minimum"), le=stated.get("maximum")) if stated else meta
