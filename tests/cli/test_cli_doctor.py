@@ -73,6 +73,7 @@ def test_silence_is_not_seen(desk):
     assert ended.code == 3
     assert {row.partition(" nothing")[0] for row in seen(ended.out).values()} == {"not seen"}
     assert "`action`, `get_service` or `workspace`" in " ".join(ended.out.split())
+    assert "…" not in ended.out, "advice is not cut short"
 
 
 def test_a_bare_model_hides_nothing(desk):

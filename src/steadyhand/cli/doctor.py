@@ -32,6 +32,7 @@ from steadyhand.store.reader import RunReader
 _TASK = "Use each of your tools once, then say in one sentence what you did."
 _SHOWN = 72
 _MOST = 4
+_MOST_LINES = 20
 _NOUNS: dict[Visible, str] = {
     "actions": "actions",
     "services": "services",
@@ -110,7 +111,7 @@ def _tell(agent: str, trial: TrialRecord) -> int:
         return ExitCode.PASSED
     say("checks on what is not seen are inconclusive; to make it visible:")
     for what in unseen:
-        first, *more = page().wrap(_HOW[what] or shows.advice, indent=15)
+        first, *more = page().wrap(_HOW[what] or shows.advice, indent=15, most=_MOST_LINES)
         say(f"  {_NOUNS[what].ljust(13)}{first}")
         for line in more:
             say(f"{' ' * 15}{line}")
