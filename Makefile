@@ -218,4 +218,4 @@ charts: ## rebuild the chart library of the HTML report (needs Node; the result 
 
 .PHONY: screenshots
 screenshots: $(READY) ## create the screenshots in docs/images from the demo run (needs Chromium)
-	$(BIN)/python docs/images/make.py
+	$(BIN)/python docs/images/make.py $(DEMO)

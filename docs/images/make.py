@@ -1,4 +1,4 @@
-"""Makes the pictures in this folder from the demo run: `make screenshots`. Needs Chromium and Playwright."""
+"""Makes the pictures in this folder from the scenarios of `make demo`: `make screenshots`. Needs Chromium."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +17,14 @@ FLAGS += ["--disable-background-networking", "--disable-component-update", "--di
 PICTURES = {"wide": 1280, "narrow": 400}
 
 
-def main() -> None:
+def main(*demo: str) -> None:
     from playwright.sync_api import sync_playwright
 
     chromium = shutil.which("chromium") or shutil.which("google-chrome")
     if chromium is None:
         sys.exit("no Chromium found; install it to make the pictures (Debian: apt-get install chromium)")
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
-        report = demo_report(Path(folder))
+        report = demo_report(Path(folder), demo)
         runs = compared_runs(Path(folder) / "compared")
         browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
         for scheme in ("light", "dark"):
@@ -40,10 +41,10 @@ def main() -> None:
         browser.close()
 
 
-def demo_report(folder: Path) -> Path:
+def demo_report(folder: Path, demo: Sequence[str]) -> Path:
     """The report of the examples. A machine that is busy may leave a latency ungraded; then run it again."""
     report = folder / "report.html"
-    command = [sys.executable, "-m", "steadyhand", "run", "examples", "--config", "examples/steadyhand.toml"]
+    command = [sys.executable, "-m", "steadyhand", "run", *demo, "--config", "examples/steadyhand.toml"]
     command += ["--no-progress", "--concurrency", "1", "--runs", str(folder / "runs"), "--html", str(report)]
     for _ in range(5):
         subprocess.run(command, cwd=ROOT, capture_output=True, check=False)
@@ -100,4 +101,4 @@ def take_viewer(browser: Any, runs: Path) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])
