@@ -23,7 +23,7 @@ from steadyhand.report.wording import milliseconds
 """How untrusted names and texts are written."""
 
 STAR = "*"
-STAR_MEANS = "no side is safer, and none as safe is clearly better in pass rate, latency or cost and worse in none"
+STAR_MEANS = "no side is safer, and none as safe beats it in pass rate, latency or cost without losing in another"
 SIDE_COLUMNS = ("", "side", "passed", "safety", "latency", "safe after", "cost/trial", "trials", "undecided")
 CHANGE_COLUMNS = ("scenario", "A", "B", "difference", "interval", "effect h", "p")
 HEADINGS: dict[ChangeKind, str] = {
