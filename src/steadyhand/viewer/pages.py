@@ -173,6 +173,7 @@ class Viewer:
         rates = index.rates()
         targets, rows = _grid(index, rates)
         outcomes = index.outcomes()
+        tally = tally_scenarios(rates)
         return {
             **self._list(index, query),
             "header": index.header,
@@ -180,7 +181,8 @@ class Viewer:
             "state": status,
             "live": status == "running" or bool(unknown),
             "unknown": unknown,
-            "headline": _headline(index, tally_scenarios(rates), status, unknown),
+            "headline": _headline(index, tally, status, unknown),
+            "scenarios": None if status == "running" else tally.by_verdict,
             "counts": index.counts(),
             "not_run": sum(rate.not_run for rate in rates),
             "trials_found": sum(index.counts().values()),

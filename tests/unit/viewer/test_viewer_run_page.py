@@ -51,7 +51,11 @@ def test_trials_that_have_not_run_are_pending_and_not_failed(page, tmp_path):
 def test_a_run_that_reached_its_pass_rate_is_green_in_the_list_too(page, tmp_path):
     reader = recorded(tmp_path, trials(9, 10), header=msgspec.structs.replace(HEADER, pass_rate=0.9, planned=10))
     assert '<li class="passed">' in page("/")
-    assert "The scenario passed" in page("/run", id=reader.path.stem)
+    shown = page("/run", id=reader.path.stem)
+    assert "The scenario passed" in shown
+    assert "<b>1</b> passed</li>" in shown.partition('aria-label="Scenarios by verdict"')[2].partition("</ul>")[0]
+    assert "<dt>failed</dt><dd>1</dd>" in shown, "the trials are counted below"
+    assert "Compare" not in shown.partition("<main")[2], "there is nothing to compare it with"
 
 
 def test_a_run_of_failures_only_and_one_judged_again_are_marked(page, tmp_path):
