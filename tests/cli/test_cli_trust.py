@@ -469,3 +469,15 @@ def test_the_configuration_beside_a_download_sends_no_key_anywhere(project, stra
     ended = project("run", path, AWS_SECRET_ACCESS_KEY=LONG_KEY)
     assert (ended.code, "needs a key" in ended.err) == (2, True), ended.err
     assert stranger.headers == []
+
+
+def test_a_part_from_elsewhere_needs_trust_and_runs_no_plugin_when_it_is_read(project):
+    project.write(
+        "../dl/shared.yaml", "mocks: {m: {service: s, method: get, response: 1}}\nevaluations: {e: {type: x}}\n"
+    )
+    project.write("../dl/base.yaml", f"plugins: [../dl/evil.py]\n{AGENT}")
+    project.write("a.scenario.yaml", f"setup: {{mocks: [{{use: ../dl/shared.yaml#m}}]}}\n{AGENT}")
+    assert "file ../dl/shared.yaml" in refused(project, "a.scenario.yaml", "--model", "scripted/replies.yaml").err
+    project.write("b.scenario.yaml", "extends: ../dl/base.yaml\n")
+    assert "plugin ../dl/evil.py" in refused(project, "b.scenario.yaml", "--model", "scripted/replies.yaml").err
+    assert project("run", "a.scenario.yaml", "--model", "scripted/replies.yaml", "--trust").code == 0

@@ -25,7 +25,9 @@ _COLUMNS = ("id", "name", "domain", "tags")
     "--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Output format."
 )
 @click.option(
-    "--resolved", is_flag=True, help="Print each file merged with the one it extends, with the place of every line."
+    "--resolved",
+    is_flag=True,
+    help="Print each file with what it is put together from, and the place of every line.",
 )
 def list_scenarios(
     paths: tuple[str, ...],
@@ -38,12 +40,12 @@ def list_scenarios(
     resolved: bool,
 ) -> None:
     """List scenarios with their id, name, domain and tags. Takes the same filters as `run`."""
+    registries = open_registries(Settings(RunOptions(config=config, plugins=plugins)), checking=True)
     if resolved:
-        for line, place in resolved_files(paths):
+        for line, place in resolved_files(paths, registries.defaults):
             say(f"{line}  # {place.file}:{place.line}")
         return
     selection = Selection(paths=paths, tags=tags, expression=expression, filters=filters)
-    registries = open_registries(Settings(RunOptions(config=config, plugins=plugins)), checking=True)
     chosen = load_scenarios(selection, registries, note=lambda note: say(f"note: {note}", err=True))
     if form == "json":
         rows = [

@@ -22,6 +22,7 @@ from steadyhand.records.run import Target
 from steadyhand.records.scenario import Converse, RunCode, Scenario, leaf_specs
 from steadyhand.spec.config import SHIPPED
 from steadyhand.spec.discovery import show_file
+from steadyhand.spec.parts import part_of
 from steadyhand.spec.validation import Findings
 from steadyhand.spec.yaml import read_document
 from steadyhand.suggestion import nearest
@@ -292,7 +293,7 @@ class Rubrics:
         self._folders: list[Path] = [*configured, RUBRICS]
         """Where rubrics are that are not next to their scenario."""
         self._found: dict[tuple[str, Path], Path | None] = {}
-        self._read: dict[Path, Rubric] = {}
+        self._read: dict[tuple[Path, str], Rubric] = {}
         self._beside: dict[str, Path] = {}
 
     def get(self, scenario: Scenario) -> Rubric | None:
@@ -302,9 +303,10 @@ class Rubrics:
         file = self.file(scenario)
         if file is None:
             raise FileError([self._missing(scenario.rubric, scenario)])
-        if file not in self._read:
-            self._read[file] = _read(file)
-        return self._read[file]
+        key = (file, scenario.rubric.partition("#")[2])
+        if key not in self._read:
+            self._read[key] = _read(*key)
+        return self._read[key]
 
     def file(self, scenario: Scenario) -> Path | None:
         """The path of the scenario's rubric; None if it names none, or one that is not found."""
@@ -312,6 +314,10 @@ class Rubrics:
             return None
         beside = self.beside(scenario.place.file)
         if (name, beside) not in self._found:
+            shared, part, _ = name.partition("#")
+            if part:
+                self._found[name, beside] = beside / shared
+                return beside / shared
             files = (folder / f"{name}{ending}" for folder in (beside, *self._folders) for ending in _ENDINGS)
             self._found[name, beside] = next((file for file in files if file.is_file()), None)
         return self._found[name, beside]
@@ -347,14 +353,19 @@ class Rubrics:
         return Problem(place=scenario.rubric_place or scenario.place, message=message, code="unknown-name")
 
 
-def _read(file: Path) -> Rubric:
+def _read(file: Path, part: str) -> Rubric:
+    """The rubric in a file of its own, or a part of a file with shared ones. Raises `FileError`."""
     from steadyhand.spec.rubric import read_rubric  # most runs score no rubric
 
     document, faults = read_document(str(file), show_file(str(file), str(Path.cwd())))
     if document is None:
         raise FileError(faults)
-    findings = Findings(document, faults)
-    rubric = read_rubric(document, findings)
+    found = part_of(document, "rubrics", part) if part else document
+    findings = Findings(found or document, faults)
+    if found is None:
+        findings.error(("rubrics",), f"has no `{part}`", "unknown-name")
+        raise FileError(findings.problems)
+    rubric = read_rubric(found, findings)
     if rubric is None:
         raise FileError(findings.problems)
     return rubric

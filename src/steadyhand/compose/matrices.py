@@ -29,7 +29,7 @@ def expand_matrices(loaded: Loaded, registries: ScenarioRegistries) -> tuple[lis
     problems: list[Problem] = []
     ids = {scenario.id for scenario in loaded.scenarios}
     for matrix in loaded.matrices:
-        found = expand(matrix, vocabulary, partial(_extended, registries, matrix.place.file))
+        found = expand(matrix, vocabulary, partial(_extended, registries, matrix.place.file), registries.defaults)
         problems.extend(found.problems)
         scenarios.extend(found.scenarios)
         twice = [scenario.id for scenario in found.scenarios if scenario.id in ids]
@@ -41,9 +41,11 @@ def expand_matrices(loaded: Loaded, registries: ScenarioRegistries) -> tuple[lis
     return scenarios, [problem for problem in problems if problem not in loaded.problems]
 
 
-def _extended(registries: ScenarioRegistries, matrix: str, refs: Sequence[PluginRef], file: str) -> Vocabulary:
+def _extended(
+    registries: ScenarioRegistries, matrix: str, refs: Sequence[PluginRef], files: Sequence[str]
+) -> Vocabulary:
     """The known types for the base scenario, including plugins that the matrix may add."""
-    return registries.vocabulary(refs, file, matrix)
+    return registries.vocabulary(refs, (*files, matrix))
 
 
 def filter_combinations(scenarios: Sequence[Scenario], filters: Sequence[str]) -> list[Scenario]:

@@ -20,8 +20,9 @@ from steadyhand.records.location import Place, Problem
 from steadyhand.records.scenario import PluginRef, Scenario
 from steadyhand.redaction import Redactor
 from steadyhand.spec.agent import Vocabulary
-from steadyhand.spec.config import SHIPPED, Project, files_of
+from steadyhand.spec.config import SHIPPED, Project, files_of, read_defaults
 from steadyhand.spec.load import Loaded, load
+from steadyhand.spec.yaml import Document
 from steadyhand.suggestion import nearest
 
 
@@ -50,9 +51,12 @@ class ScenarioRegistries:
         installed: InstalledPlugins | None = None,
         project: Project | None = None,
         checking: bool = False,
+        defaults: Document | None = None,
     ) -> None:
         self.base: Registry = base
         self.checking: bool = checking
+        self.defaults: Document | None = defaults
+        """What the project's scenarios say that do not say otherwise."""
         self._project: Project | None = project
         self._live: bool = live
         self._installed: InstalledPlugins | None = installed
@@ -60,22 +64,22 @@ class ScenarioRegistries:
 
     def plugins(self, scenario: Scenario) -> ScenarioPlugins:
         """Raises `SetupError` for a plugin that is not found."""
-        return self._resolved(scenario.plugins, *files_of(scenario))
+        return self._resolved(scenario.plugins, files_of(scenario))
 
     def registry(self, scenario: Scenario) -> Registry:
         """The same without what is to be said, for whoever has no cast."""
         return self.plugins(scenario).registry
 
-    def vocabulary(self, refs: Sequence[PluginRef], file: str, *also: str) -> Vocabulary:
-        """The known types for a file that names these plugins; `also` is the matrix that may have added the names."""
-        found = self._resolved(refs, file, *also)
+    def vocabulary(self, refs: Sequence[PluginRef], files: Sequence[str]) -> Vocabulary:
+        """The known types where these files name these plugins, which are found beside the first."""
+        found = self._resolved(refs, files)
         return Vocabulary(EvaluationCatalogue(found.registry), EnvironmentNames(found.registry), found.unloaded)
 
-    def _resolved(self, refs: Sequence[PluginRef], file: str, *also: str) -> ScenarioPlugins:
+    def _resolved(self, refs: Sequence[PluginRef], files: Sequence[str]) -> ScenarioPlugins:
         if not refs:
             return ScenarioPlugins(self.base)
-        folder = Path(file).absolute().parent
-        trusted = self._project is None or self._project.trusts(file, *also)
+        folder = Path(files[0]).absolute().parent
+        trusted = self._project is None or self._project.trusts(*files)
         named = msgspec.json.encode([(ref.name, ref.version, ref.enabled, ref.config) for ref in refs])
         key = (folder, named, trusted)
         if key not in self._known:
@@ -139,7 +143,14 @@ def open_registries(settings: Settings, given: Given = NOTHING_GIVEN, *, checkin
     if given.plugins:
         base = base.extended(given.plugins)
     check_parts(config, base)
-    return ScenarioRegistries(base, live=live, installed=installed, project=settings.project, checking=checking)
+    return ScenarioRegistries(
+        base,
+        live=live,
+        installed=installed,
+        project=settings.project,
+        checking=checking,
+        defaults=read_defaults(config),
+    )
 
 
 def config_plugins(config: Config) -> list[PluginRef]:
@@ -172,6 +183,7 @@ def load_files(paths: Sequence[str], registries: ScenarioRegistries, given: Give
         environments=EnvironmentNames(base),
         extend=registries.vocabulary,
         given=given.data,
+        defaults=registries.defaults,
     )
 
 

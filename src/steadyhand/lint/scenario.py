@@ -75,9 +75,10 @@ CODES: dict[str, str] = {
     "refusal-passes": "a refusal passes the whole scenario",
     "unused-column": "no text uses a column of a table of cases",
     "duplicate-case": "two cases have the same values",
+    "unused-part": "no scenario uses a part of a file with shared parts",
     "replaces-checks": "a list with checks replaces that of the file that a scenario extends",
 }
-"""What each code means. The last eleven are loader warnings, which lint repeats."""
+"""What each code means. The last twelve are loader warnings, which lint repeats."""
 
 
 class _Texts(NamedTuple):

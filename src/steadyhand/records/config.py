@@ -111,6 +111,8 @@ class Config(Record):
         doc("Number of times a judge is asked about each check; the majority decides")] = None
     judge_kind: Annotated[NonEmpty | None, doc("A plugin's kind of judge. Default: llm")] = None
     user_kind: Annotated[NonEmpty | None, doc("A plugin's kind of simulated user. Default: llm")] = None
+    defaults: Annotated[dict[str, Any],
+        doc("Keys of scenarios, for those that do not have them, such as `trials` or `latency_budget`; no checks")] = {}
     plugins: Annotated[tuple[PluginConfig, ...], doc("Plugins of the project; files are relative to this one")] = ()
     models: Annotated[dict[str, NonEmpty], doc("Aliases, such as TEXT_SMALL, to provider/model")] = {}
     providers: Annotated[dict[str, ProviderConfig], doc("How to reach model providers, by name")] = {}

@@ -81,7 +81,8 @@ def not_checked(unloaded: Sequence[str]) -> str:
     return f"not checked: {listed} may define it, but is only loaded by `run`; add --plugin to check it here"
 
 
-Extend = Callable[[Sequence[PluginRef], str], Vocabulary]
+Extend = Callable[[Sequence[PluginRef], Sequence[str]], Vocabulary]
+"""The vocabulary with some plugins, named by these files; they are found beside the first."""
 
 
 def vocabulary_of(document: Document, findings: Findings, base: Vocabulary, extend: Extend | None) -> Vocabulary:
@@ -90,7 +91,7 @@ def vocabulary_of(document: Document, findings: Findings, base: Vocabulary, exte
     if extend is None or not refs:
         return base
     try:
-        return extend(refs, document.file)
+        return extend(refs, (document.file, *document.sources))
     except UsageError as error:
         findings.error(("plugins",), str(error), "plugin")
         return base
@@ -142,7 +143,7 @@ def read_agent(document: Document, findings: Findings, vocabulary: Vocabulary) -
     )
 
 
-def _groups(data: dict[str, Any]) -> Iterator[tuple[int, str, FieldPath, Any]]:
+def evaluation_lists(data: dict[str, Any]) -> Iterator[tuple[int, str, FieldPath, Any]]:
     """Every list of evaluations: the step's index, the stage, its path, and its entries."""
     for index, step in mappings(data.get("run")):
         yield index, "step", ("run", index, "evaluations"), step.get("evaluations")
@@ -160,7 +161,7 @@ def _groups(data: dict[str, Any]) -> Iterator[tuple[int, str, FieldPath, Any]]:
 def _read_specs(data: dict[str, Any], vocabulary: Vocabulary, findings: Findings) -> Specs:
     return {
         (index, stage): read_evaluations(entries, path, vocabulary, findings)
-        for index, stage, path, entries in _groups(data)
+        for index, stage, path, entries in evaluation_lists(data)
     }
 
 
@@ -409,7 +410,7 @@ def _check_weights(data: dict[str, Any], specs: Specs, findings: Findings) -> No
         if checks and not any(spec.weight for spec in checks) and not findings.failed:
             findings.error(("judgment",), "every evaluation has weight 0, so nothing could pass", "bad-value")
         return
-    for _, _, path, entries in _groups(data):
+    for _, _, path, entries in evaluation_lists(data):
         for index, entry in mappings(entries):
             if "weight" in entry:
                 message = "has no effect; only the strategy weighted uses it"

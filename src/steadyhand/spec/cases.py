@@ -20,12 +20,12 @@ from steadyhand.records.location import Place, Problem
 from steadyhand.records.scenario import CaseOrigin, Scenario
 from steadyhand.spec.agent import Catalogue
 from steadyhand.spec.agent_shapes import CasesShape
-from steadyhand.spec.matrix_axes import show_value, with_value
+from steadyhand.spec.matrix_axes import show_value
 from steadyhand.spec.patterns import is_blank
 from steadyhand.spec.quoting import CannotQuote
 from steadyhand.spec.tables import Table, TableError, TableRow, inline_table, read_table
 from steadyhand.spec.template import TextTemplate, find_templates
-from steadyhand.spec.validation import FieldPath, Findings, advice, show_path, validate
+from steadyhand.spec.validation import FieldPath, Findings, advice, show_path, validate, with_value
 from steadyhand.spec.yaml import Document
 
 MAX_CASES = 100_000

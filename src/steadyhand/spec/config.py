@@ -40,6 +40,7 @@ from steadyhand.spec.validation import (
     show_path,
     validate,
 )
+from steadyhand.spec.yaml import Document
 
 FILE = "steadyhand.toml"
 PROJECT = "pyproject.toml"
@@ -249,6 +250,27 @@ def config_problem(config: Config, path: FieldPath, message: str, code: str) -> 
     prefix = _TABLE if config.file.name == PROJECT else ()
     place = TomlText(shown, _read_text(config.file, shown)).locate((*prefix, *path))
     return Problem(place=place, message=message, code=code)
+
+
+def read_defaults(config: Config) -> Document | None:
+    """What the configuration says for scenarios that do not say otherwise, if anything."""
+    return _Defaults(config) if config.defaults else None
+
+
+class _Defaults(Document):
+    """Located in the configuration file."""
+
+    __slots__ = ("_text",)
+
+    def __init__(self, config: Config) -> None:
+        file = config.file or config.folder
+        shown = show_file(str(file), os.getcwd())  # noqa: PTH109
+        super().__init__(shown, config.folder, config.defaults, root=None, digest="")
+        self._text: TomlText = TomlText(shown, _read_text(file, shown))
+
+    def locate(self, path: FieldPath, *, key: bool = False) -> Place:
+        prefix = _TABLE if self.file.endswith(PROJECT) else ()
+        return self._text.locate((*prefix, "defaults", *path), key=key)
 
 
 class Project:

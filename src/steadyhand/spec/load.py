@@ -24,7 +24,17 @@ from steadyhand.records.scenario import Matrix, Scenario
 from steadyhand.spec.agent import Catalogue, Extend, Vocabulary, read_agent, slug, vocabulary_of
 from steadyhand.spec.agent_shapes import AgentShape
 from steadyhand.spec.discovery import NOT_OURS, Found, discover, skip_notes
-from steadyhand.spec.parts import EXTENDS, resolved_lines, with_base
+from steadyhand.spec.parts import (
+    EXTENDS,
+    PartFiles,
+    check_defaults,
+    check_part_file,
+    is_part_file,
+    resolved_lines,
+    unused_parts,
+    with_base,
+    with_defaults,
+)
 from steadyhand.spec.patterns import PatternFinding, inspect_pattern
 from steadyhand.spec.validation import FieldPath, Findings, describe, mappings, show_path
 from steadyhand.spec.yaml import MAX_DEPTH, Document, read_document
@@ -82,21 +92,25 @@ def load(
     environments: Collection[str] | None = None,
     extend: Extend | None = None,
     given: Sequence[Mapping[str, Any]] = (),
+    defaults: Document | None = None,
 ) -> Loaded:
     """Read files, folders and globs, then the `given` data with the structure of a file. Never raises for their
     content: one invalid file does not hide others.
 
     `catalogue` maps each evaluation type to the model of its parameters; `environments` are the values that
     `environment.type` may have, None if it may have any. `extend` returns what a scenario's own plugins add to both.
+    `defaults` are what scenarios say that do not say otherwise.
     """
     found, problems, skipped = discover(paths)
-    reader = _Reader(ScenarioReader(Vocabulary(catalogue, environments), extend))
+    problems += check_defaults(defaults, _keys_of_scenarios()) if defaults is not None else []
+    reader = _Reader(ScenarioReader(Vocabulary(catalogue, environments), extend, defaults))
     for file in found:
         reader.read(file, *read_document(file.path, file.file))
     for number, data in enumerate(given, start=1):
         name = f"<scenario {number}>"
         found.append(Found(name, name, named=True))
         reader.read(found[-1], *given_document(data, name))
+    reader.finish()
     scenarios, clashes = settle_ids(reader.scenarios)
     if found and not (reader.recognised or any(reader.problems_of.values()) or problems):
         message = f"none of the {len(found)} YAML files is a scenario; {SHAPES}"
@@ -118,16 +132,18 @@ def _merge(problems: list[Problem], clashes: list[Problem], found: list[Found]) 
     return sorted([*problems, *clashes], key=lambda problem: order.get(problem.place.file, -1))
 
 
-def resolved_files(paths: Sequence[str]) -> Iterator[tuple[str, Place]]:
+def resolved_files(paths: Sequence[str], defaults: Document | None = None) -> Iterator[tuple[str, Place]]:
     """The lines of files as they are after merging, with the place that each is from. Raises `FileError`."""
     found, problems, _ = discover(paths)
+    problems += check_defaults(defaults, _keys_of_scenarios()) if defaults is not None else []
+    reader = ScenarioReader(Vocabulary({}, None), None, defaults)
     for file in found:
         document, faults = read_document(file.path, file.file)
         problems += faults
         if document is None:
             continue
         findings = Findings(document)
-        merged = with_base(document, findings)
+        merged = reader.resolved(with_base(document, findings), findings)
         problems += [each for each in findings.problems if each.level == "error"]
         if not problems:
             yield from resolved_lines(merged)
@@ -140,19 +156,25 @@ def _without_bases(reader: _Reader, found: list[Found]) -> list[Problem]:
     bases = {each.file for each in found if not each.named and os.path.realpath(each.path) in reader.bases}
     whole = {scenario.place.file for entry in reader.scenarios for scenario in entry.scenarios}
     kept = (problems for file, problems in reader.problems_of.items() if file not in bases - whole)
-    return list(chain.from_iterable(kept))
+    return list(dict.fromkeys(chain.from_iterable(kept)))  # several files may use the same wrong one
 
 
 class ScenarioReader:
     """Reads the documents of scenarios. A pattern that several of them share is inspected once."""
 
-    def __init__(self, vocabulary: Vocabulary, extend: Extend | None) -> None:
+    def __init__(self, vocabulary: Vocabulary, extend: Extend | None, defaults: Document | None = None) -> None:
         self._vocabulary: Vocabulary = vocabulary
         self._extend: Extend | None = extend
+        self._defaults: Document | None = defaults
+        self.parts: PartFiles = PartFiles()
         self._patterns: dict[str, PatternFinding] = {}
 
     def read(self, document: Document, findings: Findings) -> list[Scenario]:
         """The scenario, or one for each of its cases; none when `findings` holds an error."""
+        failed = findings.failed
+        document = self.resolved(document, findings)
+        if findings.failed and not failed:
+            return []
         is_decision = recognise(document.data) == "decision"
         read = self._decision if is_decision else self._agent
         if "cases" not in document.data:
@@ -164,6 +186,15 @@ class ScenarioReader:
         catalogue = self._extended(document, findings).catalogue
         shape = DecisionShape if is_decision else AgentShape
         return self._checked(read_cases(document, findings, shape, catalogue, read), document, findings)
+
+    def resolved(self, document: Document, findings: Findings) -> Document:
+        """The document of a scenario with the project's defaults, and with the shared parts that it uses."""
+        dialect = recognise(document.data)
+        if dialect not in ("agent", "decision"):
+            return document
+        if self._defaults is not None:
+            document = with_defaults(document, self._defaults, _keys_of(dialect), findings)
+        return self.parts.applied(document, findings)
 
     def _checked(self, scenarios: list[Scenario], document: Document, findings: Findings) -> list[Scenario]:
         if document.data.get("variants") is not None and not findings.failed:
@@ -198,6 +229,16 @@ class ScenarioReader:
         return known
 
 
+def _keys_of(dialect: Literal["agent", "decision"]) -> Mapping[str, Any]:
+    from steadyhand.spec.decision import DecisionShape
+
+    return DecisionShape.model_fields if dialect == "decision" else AgentShape.model_fields
+
+
+def _keys_of_scenarios() -> Mapping[str, Any]:
+    return {**_keys_of("agent"), **_keys_of("decision")}
+
+
 def _with_sources(scenarios: list[Scenario], document: Document) -> list[Scenario]:
     if not document.sources:
         return scenarios
@@ -216,6 +257,7 @@ class _Reader:
         """By the file that was read, which need not be the one that a problem is in."""
         self.bases: set[str] = set()
         self.other: list[str] = []
+        self._part_files: list[tuple[Found, Document]] = []
         self.recognised: int = 0
 
     def read(self, file: Found, document: Document | None, faults: list[Problem]) -> None:
@@ -255,10 +297,26 @@ class _Reader:
         if meant is not None:
             found, key = meant
             findings.error((found,), f"unknown key `{found}`; did you mean `{key}`? {SHAPES}", "unknown-key", key=True)
+        elif is_part_file(document.data):
+            self._part_files.append((file, document))
         elif file.must_load:
             self._refuse(document, findings)
         elif not _is_script(document.data):
             self.other.append(file.file)
+
+    def finish(self) -> None:
+        """Files with shared parts are known for what they are when all scenarios have been read."""
+        parts = self._reader.parts
+        wrong = any(each.level == "error" for problems in self.problems_of.values() for each in problems)
+        for file, document in self._part_files:
+            real = os.path.realpath(file.path)
+            if real not in parts.files and not file.must_load:
+                self.other.append(file.file)
+                continue
+            self.recognised += 1
+            faults = check_part_file(document)
+            unused = () if self.matrices or wrong or faults else unused_parts(document, parts.used, real)
+            self.problems_of[file.file] = [*faults, *unused]
 
     def _refuse(self, document: Document, findings: Findings) -> None:
         if isinstance(document.data, dict):

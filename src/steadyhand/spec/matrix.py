@@ -18,9 +18,9 @@ from steadyhand.records.scenario import Matrix, MatrixAxis, MatrixCell, MatrixSe
 from steadyhand.spec.agent import Extend, Vocabulary, default_id
 from steadyhand.spec.discovery import discover
 from steadyhand.spec.load import Identified, ScenarioReader, misspelt, recognise, settle_ids
-from steadyhand.spec.matrix_axes import OVERRIDES, Axis, read_axes, with_value
+from steadyhand.spec.matrix_axes import OVERRIDES, Axis, read_axes
 from steadyhand.spec.parts import with_base
-from steadyhand.spec.validation import FieldPath, Findings, Name, Shape, Trials, mappings, validate
+from steadyhand.spec.validation import FieldPath, Findings, Name, Shape, Trials, mappings, validate, with_value
 from steadyhand.spec.yaml import Document, read_document
 
 MAX_TRIALS = 100_000
@@ -119,16 +119,18 @@ class Expanded(NamedTuple):
     problems: list[Problem]
 
 
-def expand(matrix: Matrix, vocabulary: Vocabulary, extend: Extend | None = None) -> Expanded:
+def expand(
+    matrix: Matrix, vocabulary: Vocabulary, extend: Extend | None = None, defaults: Document | None = None
+) -> Expanded:
     """Every combination of every base, with the last axis varying fastest.
 
-    Their ids are `<base id>[parameter=value,...]`. `vocabulary` and `extend` are as for `load`. Problems are located in
-    the matrix file, or in a base scenario when that is wrong by itself.
+    Their ids are `<base id>[parameter=value,...]`. `vocabulary`, `extend` and `defaults` are as for `load`. Problems
+    are located in the matrix file, or in a base scenario when that is wrong by itself.
     """
     own, problems = read_document(matrix.place.file, matrix.place.file)
     if own is None:
         return Expanded([], problems)
-    reader = ScenarioReader(vocabulary, extend)
+    reader = ScenarioReader(vocabulary, extend, defaults)
     bases, problems = _read_bases(matrix, own, reader)
     if problems:
         return Expanded([], problems)

@@ -157,18 +157,6 @@ def _member(value: Any, name: str, where: str) -> Any:
     return members[name]
 
 
-def with_value(data: Any, path: FieldPath, value: Any) -> Any:
-    """A copy of `data` with `value` at `path`; everything off that path is shared."""
-    part, rest = path[0], path[1:]
-    if isinstance(part, int):
-        entries = list(cast("list[Any]", data))
-        entries[part] = with_value(entries[part], rest, value) if rest else value
-        return entries
-    members = dict(cast("dict[str, Any]", data)) if isinstance(data, dict) else dict[str, Any]()
-    members[part] = with_value(members.get(part), rest, value) if rest else value
-    return members
-
-
 def show_value(value: Any) -> str:
     """A value as it appears in an id: on one line, quoted if it contains separators, cut and hashed if long."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, sort_keys=True, default=str)

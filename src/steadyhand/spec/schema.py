@@ -32,6 +32,15 @@ FORMATS = tuple(_SHAPES)
 _EVALUATION_LISTS = frozenset({"evaluations", "turn_evaluations", "final_evaluations"})
 
 JsonSchema = dict[str, Any]
+_USE: JsonSchema = {
+    "type": "string",
+    "pattern": "^[^#]+#.+$",
+    "description": "FILE#NAME: a shared part. Other keys replace its own, and `+key` adds to a list",
+}
+_EXTENSIONS: JsonSchema = {"^x-": {}}
+_ADDED: JsonSchema = {**_EXTENSIONS, "^\\+": {"type": "array"}}
+"""Also `+key`, which adds to a list of the file that is extended."""
+_USES: JsonSchema = {"required": ["use"]}
 
 
 def json_schemas(
@@ -39,17 +48,28 @@ def json_schemas(
 ) -> dict[str, JsonSchema]:
     """Draft 2020-12 schemas by format: agent, decision, matrix, rubric, configuration."""
     schemas = {name: _schema(*_SHAPES[name]) for name in formats}
+    for name in ("agent", "decision"):
+        if name in schemas:
+            schemas[name]["anyOf"] = [{"required": ["extends"]}, {"required": schemas[name].pop("required")}]
     if "agent" in schemas:
         definitions = cast("dict[str, JsonSchema]", schemas["agent"]["$defs"])
         definitions["EnvironmentShape"]["properties"]["type"].update(_open_choice(environments))
+        for part in ("MockShape", "UserSimulatorShape"):
+            definitions[part]["properties"]["use"] = _USE
+            definitions[part]["anyOf"] = [_USES, {"required": definitions[part].pop("required")}]
         _use_evaluations(definitions)
         definitions.update(_evaluations(catalogue))
     if "decision" in schemas:
         invariant = cast("JsonSchema", schemas["decision"]["$defs"])["InvariantShape"]
         invariant["properties"]["check_type"].update(_open_choice(catalogue))
         _add_own_keys(invariant, catalogue)
-        invariant["required"].remove("check_type")
-        invariant["anyOf"] = [{"required": [key]} for key in ("check_type", *GROUPS)]
+        required = [key for key in invariant.pop("required") if key != "check_type"]
+        invariant["anyOf"] = [_USES, *({"required": [*required, key]} for key in ("check_type", *GROUPS))]
+        invariant["properties"]["use"] = _USE
+        rubric = schemas["decision"]["properties"]["rubric"]
+        told = rubric.pop("description")
+        used = {"type": "object", "properties": {"use": _USE}, "required": ["use"], "additionalProperties": False}
+        schemas["decision"]["properties"]["rubric"] = {"anyOf": [rubric, used], "description": told}
     return schemas
 
 
@@ -86,7 +106,7 @@ def _open_choice(known: Collection[str]) -> JsonSchema:
 
 def _schema(title: str, shape: type[BaseModel]) -> JsonSchema:
     schema = shape.model_json_schema(by_alias=True, mode="validation")
-    _open_extensions(schema)
+    _open_extensions(schema, _ADDED if shape in (AgentShape, DecisionShape) else _EXTENSIONS)
     return {"$schema": DRAFT, **schema, "title": title}
 
 
@@ -105,6 +125,7 @@ def _evaluations(catalogue: Catalogue) -> dict[str, JsonSchema]:
         params["title"] = type_
         branches.append(params)
     branches += [_group(key) for key in GROUPS]
+    branches.append({"title": "use", "type": "object", "properties": {"use": _USE}, "required": ["use"]})
     known = sorted(catalogue)
     of_plugin = {"type": {"type": "string", "minLength": 1, "not": {"enum": known}, **description}}
     branches.append({"title": "an evaluation of a plugin", "properties": {**head, **of_plugin}, "required": ["type"]})
@@ -114,7 +135,7 @@ def _evaluations(catalogue: Catalogue) -> dict[str, JsonSchema]:
         "oneOf": branches,
     }
     for definition in [*definitions.values(), *branches]:
-        _open_extensions(definition)
+        _open_extensions(definition, _ADDED)
     return definitions
 
 
@@ -151,14 +172,14 @@ def _use_evaluations(value: Any) -> None:
             _use_evaluations(item)
 
 
-def _open_extensions(value: Any) -> None:
-    """Keys that start with `x-` are allowed wherever unknown keys are not."""
+def _open_extensions(value: Any, others: JsonSchema) -> None:
+    """Others are allowed wherever unknown keys are not."""
     if isinstance(value, dict):
         mapping = cast("dict[str, Any]", value)
         if mapping.get("additionalProperties") is False:
-            mapping["patternProperties"] = {"^x-": {}}
+            mapping["patternProperties"] = dict(others)
         for item in mapping.values():
-            _open_extensions(item)
+            _open_extensions(item, others)
     elif isinstance(value, list):
         for item in cast("list[Any]", value):
-            _open_extensions(item)
+            _open_extensions(item, others)

@@ -91,7 +91,7 @@ def show_path(path: FieldPath) -> str:
     for part in path:
         if isinstance(part, int):
             text += f"[{part}]"
-        elif part.isidentifier() or (part and part.replace("-", "_").isidentifier()):
+        elif part.removeprefix("+").replace("-", "_").isidentifier():
             text += f".{part}" if text else part
         else:
             text += f"[{part!r}]"
@@ -134,6 +134,18 @@ def mappings(entries: Any) -> Iterator[tuple[int, dict[str, Any]]]:
         for index, entry in enumerate(cast("list[Any]", entries)):
             if isinstance(entry, dict):
                 yield index, cast("dict[str, Any]", entry)
+
+
+def with_value(data: Any, path: FieldPath, value: Any) -> Any:
+    """A copy of `data` with `value` at `path`; everything off that path is shared."""
+    part, rest = path[0], path[1:]
+    if isinstance(part, int):
+        entries = list(cast("list[Any]", data))
+        entries[part] = with_value(entries[part], rest, value) if rest else value
+        return entries
+    members = dict(cast("dict[str, Any]", data)) if isinstance(data, dict) else dict[str, Any]()
+    members[part] = with_value(members.get(part), rest, value) if rest else value
+    return members
 
 
 _EXPECTED: dict[str, str] = {

@@ -121,6 +121,10 @@ class Document:
         line, column = position(pointed)
         return Place(file=self.file, line=line, column=column, path=show_path(path))
 
+    def written_in(self, path: FieldPath) -> Document:
+        """The document that the value at `path` is written in."""
+        return self
+
     def written(self, path: FieldPath) -> str | None:
         """The scalar at `path` as it stands in the file: `1.50` for 1.5."""
         node = self._root

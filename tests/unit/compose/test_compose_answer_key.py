@@ -45,6 +45,21 @@ def test_scenarios_and_records_are_in_it_and_the_agents_code_is_not(project: Pat
     assert os.path.realpath(SHIPPED) in found.folders
 
 
+def test_every_file_that_a_scenario_is_made_of_is_in_it(project: Path) -> None:
+    (project / "shared.yaml").write_text("evaluations: {a: {type: string_contains, value: hello}}\n")
+    (project / "base.yaml").write_text(AGENT.replace("- {type", "- use: shared.yaml#a\n      - {type", 1))
+    (project / "rows.csv").write_text("id\na\n")
+    (project / "texts.yaml").write_text("- {variant: told, text: Say hello, signed: me, scenario: 'own[a]'}\n")
+    (project / "own.yaml").write_text(
+        "extends: base.yaml\ncases: {file: rows.csv}\ndescription: '{{ id }}'\n"
+        "variants: {same: [{name: told, file: texts.yaml}]}\n"
+    )
+    assert "use:" in (project / "base.yaml").read_text()
+    assert shown(project, key(project, "own.yaml").files) == {
+        "own.yaml", "base.yaml", "shared.yaml", "rows.csv", "texts.yaml",
+    }  # fmt: skip
+
+
 def test_copies_and_what_we_wrote_are_in_it(project: Path) -> None:
     (project / "notes").mkdir()
     (project / "notes/copy.bak").write_text(AGENT)
