@@ -19,6 +19,7 @@ from types import ModuleType
 from steadyhand.errors import SetupError
 
 _PACKAGE = str(Path(__file__).parent) + os.sep
+_LIBRARY = str(Path(os.__file__).parent) + os.sep
 
 
 def file_beside(name: str, folder: Path, *, wanted_by: str) -> Path:
@@ -61,7 +62,7 @@ def load_file(path: Path, *, noun: str = "plugin file") -> ModuleType:
 
 
 def fault(error: BaseException, path: Path | None = None) -> str:
-    """`file:line: what was raised`; the line is the last one in `path`, when the exception passed through it."""
+    """`file:line: what was raised`; the line is the last one of the user's own code, or else the last one in `path`."""
     if isinstance(error, SyntaxError) and error.filename:
         return f"{error.filename}:{error.lineno}: {type(error).__name__}: {error.msg}"
     where = _line_of(error, path)
@@ -78,8 +79,19 @@ def _line_of(error: BaseException, path: Path | None = None) -> str:
     """The last line outside this package that the exception passed through; empty if there is none, as when a user's
     function cannot be called with the arguments that we give it."""
     frames = [each for each in traceback.extract_tb(error.__traceback__) if not each.filename.startswith(_PACKAGE)]
-    inside = [frame for frame in frames if path is not None and frame.filename == str(path)] or frames
-    return f"{inside[-1].filename}:{inside[-1].lineno}" if inside else ""
+    if path is not None:
+        own = [frame for frame in frames if not _is_library(frame.filename)]
+        frames = own or [frame for frame in frames if frame.filename == str(path)] or frames
+    return f"{frames[-1].filename}:{frames[-1].lineno}" if frames else ""
+
+
+def _is_library(file: str) -> bool:
+    """Whether it is an installed package, a module of Python's, or no file."""
+    return (
+        not Path(file).is_absolute()
+        or file.startswith(_LIBRARY)
+        or not {"site-packages", "dist-packages"}.isdisjoint(Path(file).parts)
+    )
 
 
 @contextmanager

@@ -171,8 +171,8 @@ def _class_shape(found: type[Any], where: str) -> AgentCalls:
 
 def _callee(function: Callable[..., Any], offered: tuple[str, ...], where: str, *, bound: bool = False) -> Callee:
     code = function if inspect.isroutine(function) or hasattr(function, "func") else type(function).__call__
-    if inspect.isgeneratorfunction(code):
-        raise SetupError(f"{where} is a plain generator; to stream a reply, make it `async def`")
+    if inspect.isgeneratorfunction(code) and offered is not OF_A_TURN:
+        raise SetupError(f"{where} is a generator, which nobody would read")
     streams = inspect.isasyncgenfunction(code)
     return Callee(
         wanted=parameters_of(function, offered=offered, where=where, bound=bound),

@@ -248,7 +248,7 @@ async def test_an_instance_lives_for_one_trial_and_is_closed_once(tmp_path, writ
             "./mine.py:agent",
             "is an instance, which all trials would share",
         ),
-        ("def agent():\n    yield 'x'", "./mine.py:agent", "plain generator"),
+        ("class agent:\n    def open(self): yield\n    def respond(self): ...", "./mine.py:agent", "a generator, which"),
         ("def agnet(): ...", "./mine.py:agent", r"has no 'agent' \(it has: agnet\)"),
         ("x = 1\nraise ValueError('no')", "./mine.py:agent", r"mine.py:2: ValueError: no"),
         ("import nothing_of_the_kind", "./mine.py:agent", "No module named 'nothing_of_the_kind'"),
@@ -311,6 +311,26 @@ async def test_what_goes_wrong_is_the_agents_error_with_its_place(tmp_path, in_p
     with pytest.raises(AgentError, match=said) as raised:
         await answer(tmp_path, in_process=in_process)
     assert "python:./mine.py:agent" in str(raised.value)
+
+
+async def test_the_line_is_that_of_the_users_own_code(tmp_path, in_process, written):
+    """Not where it called a library, nor where the library called it back."""
+    written("def tool(text):\n    raise ValueError('no')", "tools_of_mine.py")
+    written("import re\nfrom tools_of_mine import tool\ndef agent():\n    return re.sub('a', tool, 'a')")
+    with pytest.raises(AgentError, match=r"raised .*tools_of_mine.py:2: ValueError: no"):
+        await answer(tmp_path, in_process=in_process)
+    written("import json\ndef agent():\n    return json.loads('{')", "mine.py")
+    with pytest.raises(AgentError, match=r"raised .*mine.py:3: JSONDecodeError"):
+        await answer(tmp_path, in_process=in_process)
+
+
+async def test_a_plain_generator_yields_the_reply_too(tmp_path, in_process, written):
+    written("def agent(action):\n    yield 'one '\n    action('look')\n    yield 'two'")
+    reply, *_ = await answer(tmp_path, in_process=in_process)
+    assert reply == "one two"
+    written("def agent():\n    yield 'one'\n    yield 2", "mine.py")
+    with pytest.raises(AgentError, match="entry 1 of the list it returned is a str"):
+        await answer(tmp_path, in_process=in_process)
 
 
 async def test_a_models_error_stays_one(tmp_path, in_process, written):
