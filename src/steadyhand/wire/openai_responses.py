@@ -297,8 +297,6 @@ def _format(request: ChatRequest) -> dict[str, Any] | None:
 
 
 _CUT = {FinishReason.LENGTH: "max_output_tokens", FinishReason.CONTENT_FILTER: "content_filter"}
-_MESSAGE = "msg_steadyhand"
-_TEXT: dict[str, Any] = {"item_id": _MESSAGE, "output_index": 0, "content_index": 0}
 _ROLES: dict[str, Role] = {"developer": "system", "system": "system", "assistant": "assistant"}
 
 
@@ -335,7 +333,7 @@ class OpenAIResponses:
     def whole(self, response: ChatResponse, body: Mapping[str, Any]) -> dict[str, Any]:
         reason = _CUT.get(finish_of(response))
         made = _head(body, "completed" if reason is None else "incomplete")
-        made["output"] = _output(response)
+        made["output"] = _output(response, body)
         made["incomplete_details"] = None if reason is None else {"reason": reason}
         if (usage := response.usage) is not None:
             made["usage"] = {
@@ -366,6 +364,7 @@ class _ResponseEvents:
         self._extra: dict[str, Any] = {} if refused else {"logprobs": []}
         self._sequence: int = 0
         self._text: bool = False
+        self._place: dict[str, Any] = {"item_id": _message_id(body), "output_index": 0, "content_index": 0}
 
     def open(self) -> bytes:
         begun = {"response": _head(self._body, "in_progress")}
@@ -373,7 +372,7 @@ class _ResponseEvents:
 
     def piece(self, text: str) -> bytes:
         begun = b"" if self._text else self._begin_text()
-        return begun + self._event(f"{self._name}.delta", {**_TEXT, **self._extra, "delta": text})
+        return begun + self._event(f"{self._name}.delta", {**self._place, **self._extra, "delta": text})
 
     def close(self, response: ChatResponse) -> bytes:
         made = self._interface.whole(response, self._body)
@@ -389,7 +388,7 @@ class _ResponseEvents:
     def _begin_text(self) -> bytes:
         self._text = True
         item: dict[str, Any] = {
-            "id": _MESSAGE,
+            "id": self._place["item_id"],
             "type": "message",
             "status": "in_progress",
             "role": "assistant",
@@ -397,15 +396,15 @@ class _ResponseEvents:
         }
         part = {**_part(self._kind), self._kind: ""}
         added = self._event("response.output_item.added", {"output_index": 0, "item": item})
-        return added + self._event("response.content_part.added", {**_TEXT, "part": part})
+        return added + self._event("response.content_part.added", {**self._place, "part": part})
 
     def _text_done(self, index: int, item: dict[str, Any]) -> bytes:
         begun = b"" if self._text else self._begin_text()
         part = {**_part(self._kind), self._kind: item["content"][0].get("text", item["content"][0].get("refusal"))}
         return (
             begun
-            + self._event(f"{self._name}.done", {**_TEXT, **self._extra, self._kind: part[self._kind]})
-            + self._event("response.content_part.done", {**_TEXT, "part": part})
+            + self._event(f"{self._name}.done", {**self._place, **self._extra, self._kind: part[self._kind]})
+            + self._event("response.content_part.done", {**self._place, "part": part})
             + self._event("response.output_item.done", {"output_index": index, "item": {**item, "content": [part]}})
         )
 
@@ -442,7 +441,7 @@ def _item(item: dict[str, Any]) -> Iterator[Message]:
 
 def _head(body: Mapping[str, Any], status: str) -> dict[str, Any]:
     return {
-        "id": f"resp_{hashlib.sha256(encode(body)).hexdigest()[:32]}",
+        "id": f"resp_{_digest(body)}",
         "object": "response",
         "created_at": 0,
         "status": status,
@@ -461,28 +460,36 @@ def _head(body: Mapping[str, Any], status: str) -> dict[str, Any]:
     }
 
 
+def _digest(body: Mapping[str, Any]) -> str:
+    return hashlib.sha256(encode(body)).hexdigest()[:32]
+
+
+def _message_id(body: Mapping[str, Any]) -> str:
+    return f"msg_{_digest(body)}"
+
+
 def _part(kind: str) -> dict[str, Any]:
     if kind == "refusal":
         return {"type": "refusal", "refusal": ""}
     return {"type": "output_text", "text": "", "annotations": [], "logprobs": []}
 
 
-def _output(response: ChatResponse) -> list[dict[str, Any]]:
+def _output(response: ChatResponse, body: Mapping[str, Any]) -> list[dict[str, Any]]:
     items: list[dict[str, Any]] = []
     if response.text or not response.tool_calls:
         kind = "refusal" if response.finish_reason is FinishReason.REFUSAL else "text"
         part: dict[str, Any] = {**_part(kind), kind: response.text}
         said = {"type": "message", "status": "completed", "role": "assistant", "content": [part]}
-        items.append({"id": _MESSAGE, **said})
+        items.append({"id": _message_id(body), **said})
     items.extend(
         {
-            "id": f"fc_{index}",
+            "id": f"fc_{call.id}",
             "type": "function_call",
             "status": "completed",
             "call_id": call.id,
             "name": call.name,
             "arguments": call.arguments_text,
         }
-        for index, call in enumerate(response.tool_calls)
+        for call in response.tool_calls
     )
     return items

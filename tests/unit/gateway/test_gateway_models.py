@@ -332,12 +332,49 @@ async def test_a_response_can_be_continued_by_its_id(server: GatewayServer, tmp_
         first = await client.responses.create(model="m", input="Pay back")
         result = {"type": "function_call_output", "call_id": "c1", "output": "paid"}
         second = await client.responses.create(model="m", input=[result], previous_response_id=first.id)
-        await client.responses.create(model="m", input="And now?", previous_response_id=second.id)
+        third = await client.responses.create(model="m", input="And now?", previous_response_id=second.id)
+        await client.responses.create(model="m", input="Really?", previous_response_id=third.id)
     assert [[each.role for each in request.messages] for request in model.asked] == [
         ["user"],
         ["user", "assistant", "tool"],
         ["user", "assistant", "tool", "assistant", "user"],
+        ["user", "assistant", "tool", "assistant", "user", "assistant", "user"],
     ]
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_an_item_can_be_referred_to_instead_of_being_sent_again(
+    server: GatewayServer, tmp_path: Path, streamed: bool
+) -> None:
+    model = Said(says("One moment.", CALL))
+    async with await _openai(server, tmp_path, model) as client:
+        asked = {"role": "user", "content": "Pay back"}
+        if streamed:
+            events = [event async for event in await client.responses.create(model="m", input=[asked], stream=True)]
+            items = [event.item for event in events if event.type == "response.output_item.done"]
+        else:
+            items = (await client.responses.create(model="m", input=[asked])).output
+        referred = [{"type": "item_reference", "id": item.id} for item in items]
+        result = {"type": "function_call_output", "call_id": CALL.id, "output": "paid"}
+        await client.responses.create(model="m", input=[asked, *referred, result])
+    said, called = model.asked[1].messages[1:3]
+    assert (said.content, called.tool_calls) == ("One moment.", (CALL,))
+    assert model.asked[1].messages[3].tool_call_id == CALL.id
+
+
+async def test_what_no_response_of_the_trial_made_cannot_be_continued(server: GatewayServer, tmp_path: Path) -> None:
+    async with await _openai(server, tmp_path, Said(says("Mine.", CALL))) as client:
+        mine = await client.responses.create(model="m", input="Hi")
+        unkept = await client.responses.create(model="m", input="Hello", store=False)
+    model = Said(says("Yours."))
+    async with await _openai(server, tmp_path, model) as client:
+        for number in (mine.id, unkept.id, "resp_of_nobody"):
+            with pytest.raises(openai.BadRequestError, match="no response of this trial"):
+                await client.responses.create(model="m", input="And?", previous_response_id=number)
+        reference = {"type": "item_reference", "id": mine.output[1].id}
+        with pytest.raises(openai.BadRequestError, match="in no response of this trial"):
+            await client.responses.create(model="m", input=[reference])
+    assert model.asked == []
 
 
 async def test_a_forwarded_response_can_be_continued_by_its_id(server: GatewayServer, tmp_path: Path) -> None:
