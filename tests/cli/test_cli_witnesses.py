@@ -30,7 +30,7 @@ def ask(messages, tools=TOOLS):
         return json.load(answer)["choices"][0]["message"]
 
 
-def run(message, result='{"done": true}', rounds=9):
+def run(message, result='{"ok": true}', rounds=9):
     messages = [{"role": "user", "content": message}]
     said = {}
     for _ in range(rounds):
@@ -62,6 +62,14 @@ def returns_all(message):
 
 def tool_raises(message):
     return run(message, "ValueError: no such account")[0]
+
+
+def raises_as_an_object(message):
+    return run(message, '{"message": "no such account", "code": "TOOL_EXECUTION_FAILED"}')[0]
+
+
+def returns_a_list(message):
+    return run(message, '[{"type": "text", "text": "ValueError: no such account"}]')[0]
 
 
 def says_that_it_failed(message):
@@ -135,7 +143,7 @@ def test_an_agent_that_only_replies_is_seen(bank, model, verdicts):
     assert _verdicts(trial) == verdicts
     assert trial["shows"]["actions"] == "seen"
     assert _actions(trial)[0] == ("get_balance", "success", ["gateway"])
-    assert next(each["content"] for each in trial["trajectory"] if each["type"] == "observation") == '{"done": true}'
+    assert next(each["content"] for each in trial["trajectory"] if each["type"] == "observation") == '{"ok": true}'
 
 
 def test_one_call_has_several_witnesses(bank):
@@ -163,6 +171,8 @@ def test_a_call_that_only_the_agent_tells_of_counts_and_is_named(bank):
     ("agent", "status", "verdicts"),
     [
         ("tool_raises", "unknown", [PASSED, PASSED, OPEN]),
+        ("raises_as_an_object", "unknown", [PASSED, PASSED, OPEN]),
+        ("returns_a_list", "unknown", [PASSED, PASSED, OPEN]),
         ("says_that_it_failed", "error", [PASSED, PASSED, FAILED]),
         ("stops_at_the_call", "unknown", [PASSED, PASSED, OPEN]),
     ],

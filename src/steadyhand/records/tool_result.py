@@ -30,19 +30,13 @@ def has_failed(result: Mapping[str, Any]) -> bool | None:
 
 
 def content_has_failed(content: Any) -> bool | None:
-    """Whether a tool's own result says that the call failed. An object, or the JSON of one, is a value that the tool
-    returned, unless it says that it failed; a plain text says nothing: it may be the message of an exception."""
+    """Whether a tool's own result, or the JSON of it, says how the call ended. A text, a list or an object that does
+    not say it proves nothing: frameworks write an exception as any of them."""
     if isinstance(content, str):
-        if content.lstrip()[:1] not in ("{", "[") or len(content) > _LONGEST:
+        if not content.lstrip().startswith("{") or len(content) > _LONGEST:
             return None
         try:
             content = msgspec.json.decode(content)
         except (msgspec.DecodeError, RecursionError):
             return None
-        if isinstance(content, list):
-            return False
-    if isinstance(content, int | float):
-        return False
-    if not isinstance(content, Mapping) or "text" in content or "content" in content:
-        return None
-    return has_failed(cast("Mapping[str, Any]", content)) or False
+    return has_failed(cast("Mapping[str, Any]", content)) if isinstance(content, Mapping) else None

@@ -76,7 +76,7 @@ async def test_tool_calls_in_the_answer_are_actions_as_the_agent_reports_them(tm
     _, trial = await _turns(tmp_path, desk, options, turn("a"))
     actions = [event for event in trial.events if isinstance(event, ActionTaken)]
     assert [(each.name, each.params, each.status) for each in actions] == [
-        ("find_order", {"number": "A-1"}, "success"),
+        ("find_order", {"number": "A-1"}, "unknown"),
         ("refund", {"number": "A-1"}, "error"),
     ]
     observed = [event.content for event in trial.events if isinstance(event, Observed)]
