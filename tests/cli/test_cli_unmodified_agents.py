@@ -125,14 +125,13 @@ def test_an_agent_of_a_framework_is_seen_through_what_it_returns(project, framew
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_a_framework_that_reports_a_call_that_reached_nobody_fails_the_service_check(project, framework):
-    """Its result reports the call, but the shop, whose address it was given, was never asked."""
+    """Its model asked for the call, but the shop, whose address it was given, was never asked."""
     _need(*FRAMEWORKS[framework])
     (project.folder / "steadyhand.toml").write_text('[agents.python.env]\nSHOP_IT_IGNORES = "{mocks_url}"\n')
     trial = _run(project, f"python:./desk_{framework}.py:answer", "good", "generous")["good"]
     assert _broken(trial) == ("shop asked with the number",)
-    told = trial["evaluations"][0]
-    assert told["self_reported"] == ["actions"]
-    assert "as the agent reports them" in told["message"]
+    (action,) = [each for each in trial["trajectory"] if each["type"] == "action"]
+    assert action["witnesses"] == ["gateway", "agent"]
 
 
 def _node_project(project: Any) -> str:
@@ -163,12 +162,12 @@ def test_the_example_with_a_node_program(shell, model, code):
     assert ended.code == code, ended.out + ended.err
 
 
-OFFLINE = {"offline": ("shop asked with the number",)}
+OFFLINE = {"offline": ("found with the number", "shop asked with the number")}
 
 
 @pytest.mark.parametrize(("mood", "broken"), {**BROKEN, **OFFLINE}.items())
 def test_a_running_service_is_seen_through_its_own_exporter(project, mood, broken):
-    """An offline one exports the span of a tool that called nobody."""
+    """An offline one exports the span of a tool that called nobody: what is served here is seen only here."""
     _need("fastapi", "uvicorn", "opentelemetry.exporter.otlp.proto.http")
     otlp_port = free_port()
     (project.folder / "steadyhand.toml").write_text(
