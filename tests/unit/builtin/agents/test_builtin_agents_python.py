@@ -248,7 +248,7 @@ async def test_an_instance_lives_for_one_trial_and_is_closed_once(tmp_path, writ
             "./mine.py:agent",
             "is an instance, which all trials would share",
         ),
-        ("class agent:\n    def open(self): yield\n    def respond(self): ...", "./mine.py:agent", "a generator, which"),
+        ("class agent:\n    def open(self): yield\n    def respond(self): ...", "./mine.py:agent", "a generator"),
         ("def agnet(): ...", "./mine.py:agent", r"has no 'agent' \(it has: agnet\)"),
         ("x = 1\nraise ValueError('no')", "./mine.py:agent", r"mine.py:2: ValueError: no"),
         ("import nothing_of_the_kind", "./mine.py:agent", "No module named 'nothing_of_the_kind'"),
