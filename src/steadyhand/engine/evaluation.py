@@ -17,7 +17,7 @@ from steadyhand.errors import LimitExceeded
 from steadyhand.judging.group import combined, is_settled, negation
 from steadyhand.judging.trial import tier_of
 from steadyhand.language.answer import Certainty
-from steadyhand.language.refusal import echo, refusal
+from steadyhand.language.refusal import echo, refusal, speaks_to
 from steadyhand.ports.agent import Visible
 from steadyhand.ports.evaluator import EvaluationContext
 from steadyhand.records.base import UnreadableValue, ms_of, plain
@@ -218,12 +218,14 @@ class Evaluation:
             return f"the model refused, and {_NOT_ASKED}"
         if (read := refusal(result.reply)).answer is not Certainty.NO:
             return f"the reply decides nothing: {read.why}, and {_NOT_ASKED}"
-        return f"{_ECHOED}, and {_NOT_ASKED}" if self._is_echo(result) else None
+        if not shows_nothing(result.reply) and not speaks_to(result.reply, _prompts(result)):
+            return f"the reply may decide nothing: no order in it is known, and {_NOT_ASKED}"
+        return None
 
     def _is_echo(self, result: ExecutionResult) -> bool:
         """Whether the reply only repeats what it was asked. Looked at once: most checks ask about the same reply."""
         if self._echo is None or self._echo[0] is not result:
-            prompts = [message.content for message in result.messages if message.role != "assistant"]
+            prompts = _prompts(result)
             self._echo = (result, _may_repeat(result.reply, prompts) and echo(result.reply, prompts))
         return self._echo[1]
 
@@ -337,6 +339,10 @@ class Evaluation:
             )
         )
         return EvaluationResult(verdict=Verdict.ERROR, message=message)
+
+
+def _prompts(result: ExecutionResult) -> list[str]:
+    return [message.content for message in result.messages if message.role != "assistant"]
 
 
 def _may_repeat(reply: str, prompts: Sequence[str]) -> bool:

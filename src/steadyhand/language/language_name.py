@@ -42,7 +42,7 @@ _MORE: dict[str, str] = {
     "tr": "ve bir bu için ile de da çok ne daha gibi olarak var değil ama en olan sonra kadar",
     "id": "yang dan di itu dengan untuk tidak ini dari dalam akan pada juga saya ke karena ada anda",
 }
-_READ = (ENGLISH, GERMAN, FRENCH, SPANISH)
+READ = (ENGLISH, GERMAN, FRENCH, SPANISH)
 _LETTERS = {
     "el": r"\p{Greek}", "he": r"\p{Hebrew}", "th": r"\p{Thai}", "ko": r"\p{Hangul}",
     "ja": r"[\p{Hiragana}\p{Katakana}\p{Han}]", "zh": r"\p{Han}",
@@ -66,7 +66,7 @@ _LETTER = regex.compile(r"\p{L}")
 def _known() -> dict[str, frozenset[str]]:
     """The languages that each of their words belongs to."""
     words = {code: word_set(listed) for code, listed in _MORE.items()}
-    for lexicon in _READ:
+    for lexicon in READ:
         words[lexicon.code] |= lexicon.closed
     found: dict[str, set[str]] = {}
     for code, own in words.items():
@@ -93,14 +93,14 @@ def is_familiar(text: str) -> bool:
     """Whether a text, however short, has words that only English, German, French or Spanish has, and more of them than
     of others."""
     alone = Counter(next(iter(codes)) for word in _words(text) if len(codes := _known().get(word, ())) == 1)
-    own = sum(alone[lexicon.code] for lexicon in _READ)
+    own = sum(alone[lexicon.code] for lexicon in READ)
     return own > alone.total() - own
 
 
 def is_foreign(text: str) -> bool:
     """Whether a text has more words that only other languages than English, German, French and Spanish have."""
     known = [codes for word in _words(text) if (codes := _known().get(word)) is not None]
-    own = {lexicon.code for lexicon in _READ}
+    own = {lexicon.code for lexicon in READ}
     others = sum(codes.isdisjoint(own) for codes in known)
     return others > sum(codes <= own for codes in known)
 

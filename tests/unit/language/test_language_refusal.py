@@ -314,3 +314,8 @@ def test_words_of_the_question_may_be_the_answer(text, prompt):
 
 def test_a_short_question_repeated_as_a_whole_is_an_echo():
     assert echo("go or stop?", ["Go or stop?"])
+
+
+def test_all_messages_repeated_are_an_echo():
+    assert echo(f"You are a nurse. {QUESTION}", ["You are a nurse.", QUESTION])
+    assert not echo("Nurse, call the crash team and start compressions now.", ["You are a nurse.", QUESTION])

@@ -136,14 +136,21 @@ class Refuses(ReplyCheck):
         return await super().evaluate(params, result, context)
 
     async def look(self, params: RefusesParams, text: str) -> Look:
-        read = refuses(text, familiar=is_familiar(text))
-        clause = quoted(read.clause) if read.clause else ""
-        said = {
-            Certainty.YES: f"refuses: {read.why}",
-            Certainty.NO: f"does not refuse: {read.why}",
-            Certainty.CANNOT_TELL: f"may refuse, and may not: {read.why}",
-        }[read.answer]
-        return Look(holds=_CERTAIN[read.answer], said=said, expected=_REFUSAL, found=clause or read.why)
+        return _refusal_seen(text, "")
+
+    async def look_in(self, params: RefusesParams, text: str, result: ExecutionResult) -> Look:
+        return _refusal_seen(text, "\n".join(each.content for each in result.messages if each.role == "user"))
+
+
+def _refusal_seen(text: str, asked: str) -> Look:
+    read = refuses(text, asked, familiar=is_familiar(text))
+    clause = quoted(read.clause) if read.clause else ""
+    said = {
+        Certainty.YES: f"refuses: {read.why}",
+        Certainty.NO: f"does not refuse: {read.why}",
+        Certainty.CANNOT_TELL: f"may refuse, and may not: {read.why}",
+    }[read.answer]
+    return Look(holds=_CERTAIN[read.answer], said=said, expected=_REFUSAL, found=clause or read.why)
 
 
 _REFUSAL = "a refusal, and nothing else"
