@@ -23,25 +23,34 @@ import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import thread as executors
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
 import msgspec
 
 from steadyhand.builtin.agents.python_callable import CallableAgent, CallLimits
-from steadyhand.builtin.agents.python_wire import ActionCard, Moment, Opening, Present, portable
+from steadyhand.builtin.agents.python_wire import (
+    AGENT_VERBS,
+    TRIAL_VERBS,
+    ActionCard,
+    Kept,
+    Moment,
+    Opening,
+    Present,
+    Verb,
+)
 from steadyhand.children.channel import Channel, read, receive_variables
 from steadyhand.children.daemons import children, collect
 from steadyhand.children.process import die_with_parent, keep_together
 from steadyhand.errors import AgentError
-from steadyhand.ports.agent import Addresses, Judgement, Question, Shows, Turn
+from steadyhand.ports.agent import Addresses, Reply, Shows, Turn
 from steadyhand.ports.model import ChatModel
-from steadyhand.ports.services import Action, ActionContext, ServiceAnswer, ServiceMethod
+from steadyhand.ports.services import Action, ActionContext, ServiceAnswer
 from steadyhand.privacy import close_to_others
 from steadyhand.records.base import plain_fields
 from steadyhand.records.chat import ChatRequest, ChatResponse
 from steadyhand.records.event import AnyEvent
-from steadyhand.records.result import CapturedFile, ExecutionResult
 from steadyhand.records.scenario import Scenario
 from steadyhand.runtime.runtime import ServiceProxy
 
@@ -67,64 +76,64 @@ class RemoteClock:
         await asyncio.sleep(seconds)
 
 
-class RemoteEnvironment:
-    """The trial's environment. Only the trial itself sets it up and tears it down."""
+class RemotePart:
+    """A part of the trial. Its methods are the verbs of this name."""
 
-    def __init__(self, channel: Channel, opening: Opening) -> None:
-        self._channel = channel
+    def __init_subclass__(cls, *, verbs: str = "", without: tuple[str, ...] = ()) -> None:
+        for name, verb in TRIAL_VERBS.items():
+            part, _, method = name.partition(".")
+            if part == verbs and method not in (*vars(cls), *without):
+                setattr(cls, method, _method(name, verb))
+
+    def __init__(self, host: Host) -> None:
+        self.host: Host = host
+
+
+def _method(name: str, verb: Verb) -> Callable[..., Any]:
+    def post(self: RemotePart, *args: Any, **named: Any) -> None:
+        self.host.post(name, *args, **named)
+
+    async def ask(self: RemotePart, *args: Any, **named: Any) -> Any:
+        return await self.host.ask(name, *args, **named)
+
+    return post if verb.posted else ask
+
+
+def _refused(what: str) -> Callable[..., Any]:
+    async def refuse(self: RemotePart, *args: Any, **named: Any) -> None:
+        raise AgentError(f"{what} by the trial, not by its agent")
+
+    return refuse
+
+
+class RemoteEnvironment(RemotePart, verbs="environment", without=("folder",)):
+    setup = _refused("the environment is set up")
+    teardown = _refused("the environment is torn down")
+
+    def __init__(self, host: Host, opening: Opening) -> None:
+        super().__init__(host)
         self.name: str = opening.environment
         self.sandboxed: bool = opening.sandboxed
-
-    async def _ask(self, method: str, kind: Any, *args: Any, **named: Any) -> Any:
-        return read(await self._channel.call("environment", [method, portable(args), portable(named)]), kind)
-
-    async def setup(self, files: Sequence[Any]) -> None:
-        raise AgentError("the environment is set up by the trial, not by its agent")
-
-    async def teardown(self) -> None:
-        raise AgentError("the environment is torn down by the trial, not by its agent")
-
-    async def run(
-        self,
-        command: str | Sequence[str],
-        *,
-        timeout_s: float | None = None,
-        stdin: bytes | None = None,
-        env: Mapping[str, str] | None = None,
-    ) -> ExecutionResult:
-        return await self._ask("run", ExecutionResult, command, timeout_s=timeout_s, stdin=stdin, env=env)
-
-    def export(self, variables: Mapping[str, str]) -> None:
-        self._channel.post("export", portable(variables))
-
-    async def read(self, path: str) -> bytes | None:
-        return await self._ask("read", bytes | None, path)
-
-    async def write(self, path: str, content: bytes) -> None:
-        await self._ask("write", Any, path, bytes(content))
-
-    async def list_files(self) -> Sequence[str]:
-        return await self._ask("list_files", list[str])
-
-    async def capture(self) -> Mapping[str, CapturedFile]:
-        return await self._ask("capture", dict[str, CapturedFile])
 
 
 class RemoteFolder(RemoteEnvironment):
     """An environment whose workspace is a folder on this machine."""
 
     async def folder(self) -> Path:
-        return Path(await self._ask("folder", str))
+        return Path(await self.host.ask("environment.folder"))
 
 
-class RemoteServices:
+class RemoteServices(RemotePart, verbs="services"):
+    open = _refused("the services are opened")
+    close = _refused("the services are closed")
+
     def __init__(self, host: Host, cards: Sequence[ActionCard]) -> None:
-        self._host = host
-        self._actions = {card.name: self._action(card) for card in cards}
+        super().__init__(host)
+        self.actions: Mapping[str, Action] = {card.name: self._action(card) for card in cards}
 
     def _action(self, card: ActionCard) -> Action:
         async def handler(params: dict[str, Any], _: ActionContext) -> Any:
-            return await self.perform(card.name, params, recorded=True)
+            return await self.host.ask("services.perform", card.name, params, recorded=True)
 
         return Action(
             name=card.name,
@@ -134,65 +143,34 @@ class RemoteServices:
             plugin=card.plugin,
         )
 
-    @property
-    def actions(self) -> Mapping[str, Action]:
-        return self._actions
-
-    async def open(self, trial: Any) -> None:
-        raise AgentError("the services are opened by the trial, not by its agent")
-
-    async def close(self) -> None:
-        raise AgentError("the services are closed by the trial, not by its agent")
-
-    async def perform(self, action: str, params: dict[str, Any], *, recorded: bool = False) -> Any:
-        return read(await self._host.channel.call("perform", [str(action), portable(params), bool(recorded)]))
-
-    async def offered(self) -> Sequence[ServiceMethod]:
-        return read(await self._host.channel.call("offered", None), list[ServiceMethod])
-
     def get_service(self, name: str) -> Any:
-        return ServiceProxy(name, self.call)
-
-    def register_mock(self, key: str, function: Callable[..., Any]) -> None:
-        self._host.channel.post("register_mock", [str(key), self._host.keep(function)])
-
-    async def call(self, service: str, method: str, args: list[Any], named: dict[str, Any]) -> Any:
-        payload = [str(service), str(method), portable(list(args)), portable(dict(named))]
-        return read(await self._host.channel.call("service", payload))
+        return ServiceProxy(name, partial(self.host.ask, "services.call"))
 
     async def answer(
         self, service: str, method: str, args: list[Any], named: dict[str, Any], *, action_id: str | None = None
     ) -> ServiceAnswer:
-        return ServiceAnswer(value=await self.call(service, method, args, named))
+        return ServiceAnswer(value=await self.host.ask("services.call", service, method, args, named))
 
     async def broken(self) -> Exception | None:
-        found: str | None = read(await self._host.channel.call("broken", None), str | None)
+        found: str | None = await self.host.ask("services.broken")
         return None if found is None else AgentError(found)
 
 
-class RemoteJudge:
-    def __init__(self, channel: Channel, name: str, self_judged: bool) -> None:
-        self._channel = channel
+class RemoteJudge(RemotePart, verbs="judge"):
+    def __init__(self, host: Host, name: str, self_judged: bool) -> None:
+        super().__init__(host)
         self.name: str = name
         self.self_judged: bool = self_judged
 
-    async def ask(self, question: Question, trial: Any) -> Judgement:
-        return read(await self._channel.call("judge", question), Judgement)
 
-
-class RemoteDatabase:
-    def __init__(self, channel: Channel) -> None:
-        self._channel = channel
-
-    async def rows(self, sql: str, *, timeout_s: float) -> list[dict[str, Any]]:
-        return read(await self._channel.call("rows", [sql, timeout_s]))
+class RemoteDatabase(RemotePart, verbs="database"):
+    pass
 
 
 class RemoteTrial:
     """Implements `ports.agent.TrialContext` for the agent of one trial. It sends nothing after the trial."""
 
     def __init__(self, host: Host, opening: Opening) -> None:
-        channel = self._channel = host.channel
         self._host = host
         self._over = False
         self.scenario: Scenario = pickle.loads(opening.scenario)  # noqa: S301 - our own parent pickled it
@@ -202,10 +180,10 @@ class RemoteTrial:
         self.live: bool = opening.live
         self.clock: RemoteClock = RemoteClock()
         environment = RemoteFolder if opening.on_this_machine else RemoteEnvironment
-        self.environment: RemoteEnvironment = environment(channel, opening)
+        self.environment: RemoteEnvironment = environment(host, opening)
         self.services: RemoteServices | None = RemoteServices(host, opening.actions) if opening.services else None
-        self.database: RemoteDatabase | None = RemoteDatabase(channel) if opening.database else None
-        self.judge: RemoteJudge | None = RemoteJudge(channel, *opening.judge) if opening.judge else None
+        self.database: RemoteDatabase | None = RemoteDatabase(host) if opening.database else None
+        self.judge: RemoteJudge | None = RemoteJudge(host, *opening.judge) if opening.judge else None
         self.addresses: Addresses = opening.addresses
         self.shows: Shows = Shows()
         self.variables: Mapping[str, Any] = {}
@@ -220,12 +198,12 @@ class RemoteTrial:
 
     def emit(self, event: AnyEvent) -> None:
         if not self._over:
-            self._channel.post("event", event)
+            self._host.post("trial.emit", event)
 
     async def call(self, model: ChatModel, request: ChatRequest) -> ChatResponse:
         number = self._host.keep(model)
         try:
-            return read(await self._channel.call("call", [number, str(model.name), request]), ChatResponse)
+            return await self._host.ask("trial.call", Kept(number=number, name=str(model.name)), request)
         except Exception:
             # The original was raised on this side, and has the line in the agent's code.
             if (own := self._host.failed.get(number)) is not None:
@@ -347,36 +325,24 @@ class Host:
         """The parent posts nothing."""
 
     async def _serve(self, name: str, payload: msgspec.Raw) -> Any:
-        match name:
-            case "load":
-                return self._load(*read(payload, tuple[str, str, CallLimits]))
-            case "open":
-                await self._open(*read(payload, tuple[Opening, Present]))
-                return None
-            case "respond":
-                turn, present = read(payload, tuple[Turn, Present])
-                assert self._agent is not None
-                assert self._trial is not None
-                self._trial.set(present)
-                reply = await self._agent.respond(turn)
-                return [reply, self._agent.reports_actions]
-            case "close":
-                return await self._close()
-            case "attempt":
-                return await self._attempt(*read(payload, tuple[int, ChatRequest, float]))
-            case "mock":
-                number, args, named = read(payload, tuple[int, list[Any], dict[str, Any]])
-                value = self._kept[number](*args, **named)
-                return portable(await value if asyncio.iscoroutine(value) else value)
-            case _:
-                raise ValueError(f"nothing here is called {name!r}")
+        verb = AGENT_VERBS[name]
+        return await verb.answered(getattr(self, name), read(payload, verb.arguments))
 
-    def _load(self, target: str, folder: str, limits: CallLimits) -> list[str]:
+    async def ask(self, name: str, *args: Any, **named: Any) -> Any:
+        verb = TRIAL_VERBS[name]
+        return read(await self.channel.call(name, verb.packed(args, named, self.keep)), verb.result)
+
+    def post(self, name: str, *args: Any, **named: Any) -> None:
+        self.channel.post(name, TRIAL_VERBS[name].packed(args, named, self.keep))
+
+    # What the parent asks for
+
+    async def load(self, target: str, folder: str, limits: CallLimits) -> list[str]:
         """What the agent asks for. Raises `SetupError`."""
         self._loaded = (target, Path(folder), limits)
         return sorted(CallableAgent(*self._loaded).names)
 
-    async def _open(self, opening: Opening, present: Present) -> None:
+    async def open(self, opening: Opening, present: Present) -> None:
         assert self._loaded is not None
         self._began.restore()
         os.environ.update(opening.variables)
@@ -385,7 +351,15 @@ class Host:
         agent = self._agent = CallableAgent(*self._loaded)
         await agent.open(cast("Any", trial))
 
-    async def _close(self) -> str:
+    async def respond(self, turn: Turn, present: Present) -> tuple[Reply, bool]:
+        """The reply, and whether it reports the agent's actions too."""
+        assert self._agent is not None
+        assert self._trial is not None
+        self._trial.set(present)
+        reply = await self._agent.respond(turn)
+        return reply, self._agent.reports_actions
+
+    async def close(self) -> str:
         """Why the process cannot be reused; empty if it can."""
         agent, self._agent = self._agent, None
         trial, self._trial = self._trial, None
@@ -406,7 +380,7 @@ class Host:
             return "a task of the agent did not end"
         return self._began.clean_up()
 
-    async def _attempt(self, number: int, request: ChatRequest, zero: float) -> ChatResponse:
+    async def attempt(self, number: int, request: ChatRequest, zero: float) -> ChatResponse:
         model: ChatModel = self._kept[number]
         task = asyncio.ensure_future(model.attempt(request, zero=zero))
         self._attempts.setdefault(number, set()).add(task)
@@ -420,6 +394,10 @@ class Host:
             self.failed[number] = error
             raise
         return msgspec.structs.replace(response, tool_calls=tuple(map(plain_fields, response.tool_calls)))
+
+    async def mock(self, number: int, args: list[Any], named: dict[str, Any]) -> Any:
+        value = self._kept[number](*args, **named)
+        return await value if asyncio.iscoroutine(value) else value
 
 
 async def _live(connection: socket.socket) -> None:

@@ -22,7 +22,7 @@ import msgspec
 
 from steadyhand.builtin.agents.addresses import program_variables
 from steadyhand.builtin.agents.python_callable import CallLimits
-from steadyhand.builtin.agents.python_requests import TrialRequests
+from steadyhand.builtin.agents.python_wire import TrialRequests
 from steadyhand.children.channel import Channel, Kind, MalformedMessage, RemoteError, packed, raised, read
 from steadyhand.children.daemons import write_owner
 from steadyhand.children.process import ChildProcess, Output

@@ -14,7 +14,7 @@ from steadyhand.builtin.agents.python import PythonAgent, PythonOptions, PythonS
 from steadyhand.builtin.agents.python_callable import CallLimits
 from steadyhand.builtin.agents.python_pool import LOAD_S, Child, ChildPool, LoadedAgent
 from steadyhand.builtin.agents.python_target import read_target
-from steadyhand.builtin.agents.python_wire import portable
+from steadyhand.builtin.agents.python_wire import AGENT_VERBS, portable
 from steadyhand.children.channel import read
 from steadyhand.errors import AgentError, TrialError
 from steadyhand.plugins.plugin import AgentSettings, Options, RunScope, read_options
@@ -112,7 +112,7 @@ class ProcessAgent:
         assert requests is not None
         limit_s = limit_of(turn, self._limit_s)
         answer = await self._ask(child, "respond", [turn, requests.present()], limit_s)
-        reply, reports = read(answer, tuple[Reply, bool])
+        reply, reports = read(answer, AGENT_VERBS["respond"].result)
         self._sight.ended(reports=reports)
         return reply
 
@@ -126,7 +126,7 @@ class ProcessAgent:
             healthy = False
             try:
                 if child.alive:
-                    why = read(await self._ask(child, "close", None, self._limit_s), str)
+                    why = read(await self._ask(child, "close", [], self._limit_s), str)
                     healthy = not why
                     if trial is not None and why and self._pool.is_news(why):
                         note = f"{self._name}: its process is not used again, so later trials start cold: {why}"

@@ -325,7 +325,8 @@ async def test_the_whole_trial_is_there_over_the_line(given):
             ran = await environment.run("cat", stdin=b"in")
             judged = await trial.judge.ask(Question(prompt="why", materials=()), trial)
             return json.dumps([
-                doubled["twice"], doubled["raw"] == b"\\xff", refused, ran.stdout, judged.reasoning, judged.confidence,
+                doubled["twice"], doubled["raw"] == b"\\xff", refused, ran.stdout, type(ran).__name__,
+                judged.reasoning, judged.confidence,
                 trial.scenario.id, trial.trial_id, trial.seed, trial.random.random() < 1, trial.live,
                 trial.variables["scenario"], trial.shows.actions, 0 < trial.elapsed_ms() < 60_000,
                 [each.method for each in await services.offered()], list(services.actions), trial.database,
@@ -336,7 +337,7 @@ async def test_the_whole_trial_is_there_over_the_line(given):
     await trial.environment.setup([])
     await services.open(trial)
     assert json.loads(await given.ask("hi", trial=trial)) == [
-        42, True, ["no", "NO", 403], "in", "why", 0.75, "a", "a#0", 7, True, False, "A", "seen", True,
+        42, True, ["no", "NO", 403], "in", "CommandResult", "why", 0.75, "a", "a#0", 7, True, False, "A", "seen", True,
         ["double", "refuse"], [], None,
     ]  # fmt: skip
     assert [event.method for event in trial.events if isinstance(event, ServiceCalled)] == ["double", "refuse"]
