@@ -128,6 +128,7 @@ REFUSED = {
     "mutate --filter": "--filter",
     "selftest --filter": "--filter",
     "run --watch": "--watch runs what is saved",
+    "plan --variants": "no scenario has variants",
 }
 """What the message of an option contains that cannot be used in this folder."""
 BUG = re.compile(r"Traceback|a bug in Steadyhand|\w+Error\b")

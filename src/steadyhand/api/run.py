@@ -63,6 +63,8 @@ class RunArguments(TypedDict, total=False):
     ids: Sequence[str]
     expression: str | None
     filters: Sequence[str]
+    variants: bool
+    margin: float | None
     model: str | Sequence[str] | None
     judge: str | None
     user_model: str | None

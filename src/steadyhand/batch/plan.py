@@ -24,8 +24,9 @@ class Plan(Sequence[PlannedTrial]):
     """The planned trials, in order. The number per scenario is `trials` or, without it, set by the scenario.
 
     Trials are created on demand, so a long run takes no more memory than a short one. A trial's seed depends only on
-    the run's seed and its key. For combinations of a matrix and for several targets, random failures of mocks depend on
-    the key that the trial would have in the base scenario, so a service fails in the same trials for all of them.
+    the run's seed and its key; that of a variant on the key of its original. For combinations of a matrix, for several
+    targets and for variants, random failures of mocks depend on the key that the trial would have in the base scenario,
+    so a service fails in the same trials for all of them.
     """
 
     def __init__(
@@ -108,8 +109,10 @@ class Plan(Sequence[PlannedTrial]):
 
     def _trial(self, scenario: Scenario, index: int) -> PlannedTrial:
         key = TrialKey(scenario_id=scenario.id, index=index)
-        own = mocks = trial_seed(self._seed, key)
-        base = scenario.cell or scenario.target
+        variant = scenario.variant
+        original = key if variant is None else TrialKey(scenario_id=variant.original, index=index)
+        own = mocks = trial_seed(self._seed, original)
+        base = variant or scenario.cell or scenario.target
         if base is not None:
             mocks = trial_seed(self._seed, TrialKey(scenario_id=base.base_id, index=index))
         return PlannedTrial(scenario=scenario, key=key, seed=own, mock_seed=mocks)

@@ -33,9 +33,6 @@ def mutate(
     ctx: click.Context,
     /,
     paths: tuple[str, ...],
-    tags: tuple[str, ...],
-    expression: str | None,
-    filters: tuple[str, ...],
     min_killed: float | None,
     checks: bool,
     json_file: str | None,
@@ -47,7 +44,9 @@ def mutate(
     prefix of one, `last`, or the path of a record. Mutants that a person found harmless go into `mutants.yaml` beside
     the scenario. No model is asked, unless --judge names one. Exit codes: 0; 1 below --min-killed; 2 nothing to mutate.
     """
-    selection = Selection(paths=paths, tags=tags, expression=expression, filters=filters)
+    selection = Selection(
+        paths=paths, **{name: given.pop(name) for name in Selection.__struct_fields__ if name in given}
+    )
     settings = Settings(RunOptions(**given))
     report = run_in_loop(mutation_report(selection, settings), network=given["judge"] is not None)
     if not any(each.originals for each in report.scenarios):

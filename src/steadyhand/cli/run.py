@@ -317,7 +317,7 @@ def run(ctx: click.Context, /, **given: Any) -> None:
     inconclusive or ended in error; 130 interrupted.
     """
     as_given, watching = dict(given), given.pop("watch")
-    chosen = {name: given.pop(name) for name in ("paths", "tags", "expression", "filters")}
+    chosen = {name: given.pop(name) for name in Selection.__struct_fields__ if name in given}
     otel = given.pop("otel")
     reports = Reports(**{name: given.pop(name) for name in Reports.__struct_fields__}).check()
     silent, dry_run = given.pop("no_progress"), given.pop("dry_run")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import click
 
@@ -31,13 +31,11 @@ _COLUMNS = ("id", "name", "domain", "tags")
 )
 def list_scenarios(
     paths: tuple[str, ...],
-    tags: tuple[str, ...],
-    expression: str | None,
-    filters: tuple[str, ...],
     config: Path | None,
     plugins: tuple[str, ...],
     form: Literal["text", "json"],
     resolved: bool,
+    **chosen: Any,
 ) -> None:
     """List scenarios with their id, name, domain and tags. Takes the same filters as `run`."""
     registries = open_registries(Settings(RunOptions(config=config, plugins=plugins)), checking=True)
@@ -45,15 +43,15 @@ def list_scenarios(
         for line, place in resolved_files(paths, registries.defaults):
             say(f"{line}  # {place.file}:{place.line}")
         return
-    selection = Selection(paths=paths, tags=tags, expression=expression, filters=filters)
-    chosen = load_scenarios(selection, registries, note=lambda note: say(f"note: {note}", err=True))
+    selection = Selection(paths=paths, **chosen)
+    scenarios = load_scenarios(selection, registries, note=lambda note: say(f"note: {note}", err=True))
     if form == "json":
         rows = [
-            {**dict(zip(_COLUMNS, _row(s), strict=True)), "tags": list(s.tags), "file": s.place.file} for s in chosen
+            {**dict(zip(_COLUMNS, _row(s), strict=True)), "tags": list(s.tags), "file": s.place.file} for s in scenarios
         ]
         say_json(rows)
         return
-    table = [tuple(column.upper() for column in _COLUMNS), *(_row(scenario) for scenario in chosen)]
+    table = [tuple(column.upper() for column in _COLUMNS), *(_row(scenario) for scenario in scenarios)]
     widths = [max(len(row[column]) for row in table) for column in range(len(_COLUMNS))]
     for row in table:
         say("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())

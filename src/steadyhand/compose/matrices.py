@@ -93,7 +93,7 @@ def run_matrices(scenarios: Sequence[Scenario]) -> tuple[RunMatrix, ...]:
     """The run header's data about the matrices that its scenarios come from."""
     by_matrix: dict[tuple[str, str], list[Scenario]] = {}
     for scenario in scenarios:
-        if scenario.cell is not None:
+        if scenario.cell is not None and scenario.variant is None:
             by_matrix.setdefault((scenario.cell.matrix, scenario.cell.file), []).append(scenario)
     return tuple(_run_matrix(name, file, cells) for (name, file), cells in by_matrix.items())
 

@@ -25,6 +25,7 @@ from steadyhand.compose.scenarios import (
 )
 from steadyhand.compose.settings import Settings, save_options
 from steadyhand.compose.trust import trust_requests, untrusted
+from steadyhand.compose.variants import variant_origins
 from steadyhand.errors import FileError, SetupError
 from steadyhand.judging.rates import (
     percent,
@@ -101,6 +102,8 @@ class Run:
         self.seed: int = seed if seed is not None else secrets.randbelow(2**31)
         self.planned: Plan = Plan(self.scenarios, seed=self.seed, trials=options.trials, numbers=numbers)
         self.pending: Sequence[PlannedTrial] = self.doable(self.planned)
+        if options.until is not None and any(each.variant for each in self.scenarios):
+            raise SetupError("--until decided ends trials early, and --variants needs them in pairs; drop one of them")
         if options.alpha is not None and options.until is None:
             raise SetupError("--alpha is the error rate of --until decided; add that or leave --alpha out")
         self.saved: dict[str, Any] = save_options(selection, options, objects=any(given))
@@ -161,6 +164,7 @@ class Run:
             origin=self.origin.id if self.origin is not None else None,
             failed_of=options.failed_of,
             agent_can_read=self.settings.agent_can_read,
+            variants=variant_origins(self.scenarios, options.margin),
         )
 
     def _matrices(self) -> tuple[RunMatrix, ...]:

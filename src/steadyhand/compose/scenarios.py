@@ -230,11 +230,18 @@ def load_scenarios(
         from steadyhand.compose.matrices import filter_combinations
 
         scenarios = filter_combinations(scenarios, selection.filters)
-    if selection.ids:
-        scenarios = _with_ids(scenarios, selection.ids)
-    chosen = select(scenarios, tags=selection.tags, expression=selection.expression)
+    if selection.variants:
+        from steadyhand.compose.variants import with_variants
+
+        scenarios = with_variants(scenarios, note)
+    chosen = _with_ids(scenarios, selection.ids) if selection.ids else scenarios
+    chosen = select(chosen, tags=selection.tags, expression=selection.expression)
     if not chosen:
         raise SetupError(_nothing(selection, len(scenarios)))
+    if selection.variants:
+        from steadyhand.compose.variants import with_originals
+
+        return with_originals(chosen, scenarios)
     return chosen
 
 
@@ -284,7 +291,7 @@ def with_safe_ids(scenarios: Sequence[Scenario], redactor: Redactor) -> list[Sce
     record.
     """
     taken = {scenario.id for scenario in scenarios}
-    safe: list[Scenario] = []
+    renamed: dict[str, str] = {}
     for scenario in scenarios:
         name = blotted = redactor.text(scenario.id)
         if blotted != scenario.id:
@@ -293,5 +300,12 @@ def with_safe_ids(scenarios: Sequence[Scenario], redactor: Redactor) -> list[Sce
                 number += 1
                 name = f"{blotted}~{number}"
             taken.add(name)
-        safe.append(scenario if name == scenario.id else msgspec.structs.replace(scenario, id=name))
-    return safe
+            renamed[scenario.id] = name
+    return [_renamed(scenario, renamed) for scenario in scenarios] if renamed else list(scenarios)
+
+
+def _renamed(scenario: Scenario, names: Mapping[str, str]) -> Scenario:
+    variant = scenario.variant
+    if variant is not None:
+        variant = msgspec.structs.replace(variant, original=names.get(variant.original, variant.original))
+    return msgspec.structs.replace(scenario, id=names.get(scenario.id, scenario.id), variant=variant)

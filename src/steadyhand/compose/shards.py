@@ -21,6 +21,7 @@ from steadyhand.compose.matrices import run_matrices
 from steadyhand.compose.resume import refuse_redacted
 from steadyhand.compose.settings import Settings, restore_options
 from steadyhand.compose.trust import require_trusted_record
+from steadyhand.compose.variants import variant_origins, with_originals
 from steadyhand.errors import SetupError
 from steadyhand.reading.run import Reading
 from steadyhand.records.config import RunOptions, Selection, declared_by
@@ -68,7 +69,7 @@ def only_scenarios(loaded: Sequence[Scenario], options: RunOptions) -> list[Scen
             f"no longer in the files: {', '.join(gone[:_NAMED])}{more}; restore them, or run without --failed-of"
         )
     wanted = set(options.only)
-    return [scenario for scenario in loaded if scenario.id in wanted]
+    return with_originals([scenario for scenario in loaded if scenario.id in wanted], loaded)
 
 
 def shard_scenarios(whole: Sequence[Scenario], settings: Settings) -> tuple[list[Scenario], Mapping[str, range]]:
@@ -108,6 +109,7 @@ def shard_of(whole: Sequence[Scenario], casts: Casts, shard: str, digests: dict[
         targets={scenario.id: target_of(casts.of(scenario)) for scenario in whole},
         pass_rates={scenario.id: scenario.pass_rate for scenario in whole if scenario.pass_rate is not None},
         matrices=run_matrices(whole) if any(scenario.cell for scenario in whole) else (),
+        variants=variant_origins(whole, casts.settings.options.margin),
     )
 
 
@@ -223,6 +225,7 @@ def _header(readers: Sequence[RunReader], whole: Shard, command: tuple[str, ...]
         free_providers=tuple(sorted({each for header in headers for each in header.free_providers})),
         pass_rates=whole.pass_rates,
         matrices=whole.matrices,
+        variants=whole.variants,
         fingerprints={key: value for header in headers for key, value in header.fingerprints.items()},
         targets=whole.targets,
         canaries=_canaries([header.canaries for header in headers if header.canaries is not None]),

@@ -82,7 +82,7 @@ class Figures(Record):
 
 class RunFigures(Record):
     """`targets` has an entry for each target of the run. `suite` is None with several targets: combined figures of
-    different models or agents say nothing about any of them."""
+    different models or agents say nothing about any of them. Variants of a scenario count in neither."""
 
     scenarios: tuple[Figures, ...]
     targets: Annotated[tuple[Figures, ...], doc("Figures of each target.")]
@@ -106,14 +106,15 @@ class FigureCollector:
         """`rates` are those of every planned scenario; they also determine which trials an estimate may use."""
         samples = [_Sample(rate, self._of.get(rate.scenario_id) or _Collected()) for rate in rates]
         targets: dict[str, list[_Sample]] = {}
-        for each in samples:
+        originals = [each for each in samples if each.rate.scenario_id not in header.variants]
+        for each in originals:
             targets.setdefault(_target(header, each).name, []).append(each)
         grouped = [_together(name, header, group) for name, group in targets.items()]
         suite = None
         if len(grouped) == 1:
             suite = msgspec.structs.replace(grouped[0], name="suite")
-        elif not _compared(_target(header, each) for each in samples):
-            suite = _together("suite", header, samples)
+        elif not _compared(_target(header, each) for each in originals):
+            suite = _together("suite", header, originals)
         return RunFigures(scenarios=tuple(_of_scenario(each) for each in samples), targets=tuple(grouped), suite=suite)
 
 

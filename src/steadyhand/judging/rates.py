@@ -92,20 +92,33 @@ class UntilDecided(Record):
     tries: Tries
 
 
+class Overruled(Record):
+    """The verdict of a scenario that its own trials alone do not decide, and what they add up to with others."""
+
+    verdict: Verdict
+    why: str
+
+
 class ScenarioRate(Tally):
     """The trials of one scenario. `required` is the share that must pass; None means every one.
 
     The share is of everything planned: a trial that is missing or in error is not left out. If trials ran only until it
-    was decided, `until` has the test, which decides instead, and `saved` are the skipped trials.
+    was decided, `until` has the test, which decides instead, and `saved` are the skipped trials. `variant` decides
+    instead where it is a variant that is held against its original.
     """
 
     scenario_id: str
     required: float | None = None
     until: UntilDecided | None = None
     saved: int = 0
+    variant: Overruled | None = None
 
     @property
     def verdict(self) -> Verdict:
+        return self.own_verdict if self.variant is None else self.variant.verdict
+
+    @property
+    def own_verdict(self) -> Verdict:
         """Passed or failed only if no undecided trial could change it; passed only if every trial was run.
 
         With a test, its decision. An undecided test is inconclusive, unless only errors prevented a decision.
@@ -132,7 +145,8 @@ class ScenarioRate(Tally):
         rest = ", ".join(f"{count} {name}" for name, count in others.items() if count)
         trials = counted(self.total, "trial")
         reason = f"{self.passed} of {trials} passed, {percent(self.required)} required" + (f"; {rest}" if rest else "")
-        return reason + (f"; {self._told_until()}" if self.until is not None else "")
+        reason += f"; {self._told_until()}" if self.until is not None else ""
+        return f"{self.variant.why}; {reason}" if self.variant is not None else reason
 
     def _told_until(self) -> str:
         """Such as `decided after 44 trials at alpha 0.05, 56 of 100 saved`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol, Self, TypeVar, cast, get_args, get_origin, runtime_checkable
@@ -14,6 +14,7 @@ from steadyhand.errors import ExitCode
 from steadyhand.judging.comparison_side import Sample
 from steadyhand.judging.cost import Prices
 from steadyhand.judging.figures import RunFigures
+from steadyhand.judging.invariance import VariantFindings, find_variants, with_variants
 from steadyhand.judging.rates import (
     RunSummary,
     ScenarioRate,
@@ -226,13 +227,24 @@ class Reading:
         until = None
         if header.until is not None:
             until = until_decided(header, self.planned, reader.verdicts_per_scenario())
-        return scenario_rates(
+        rates = scenario_rates(
             reader.counts_per_scenario(),
             planned=self.planned,
             until=until,
             required=header.pass_rates,
             required_of_all=header.pass_rate,
         )
+        return with_variants(rates, self._variants_among(rates)) if header.variants else rates
+
+    @cached_property
+    def variants(self) -> VariantFindings:
+        """What the variants of the run show."""
+        return self._variants_among(self.rates)
+
+    def _variants_among(self, rates: Sequence[ScenarioRate]) -> VariantFindings:
+        header = self.header
+        verdicts = self.reader.verdicts_per_scenario() if header.variants else {}
+        return find_variants(header.variants, header.targets, verdicts, rates)
 
     @cached_property
     def rate(self) -> Mapping[str, ScenarioRate]:

@@ -210,6 +210,8 @@ class Selection(Record):
     filters: Annotated[tuple[str, ...], _WHAT("--filter",
         "Only matrix combinations or targets with this value (repeatable).", commands=_SELECTING,
         metavar="PARAM=VALUE")] = ()
+    variants: Annotated[bool, _WHAT("--variants",
+        "Also run the variants of scenarios, and compare each with its original.", commands=_SELECTING)] = False
 
 
 class RunOptions(Record):
@@ -276,6 +278,9 @@ class RunOptions(Record):
         "Stop a scenario's trials once its pass rate is decided; --trials is the maximum.")] = None
     alpha: Annotated[Annotated[float, Meta(gt=0, lt=1)] | None, _TRIALS("--alpha",
         "With --until, the chance of a wrong decision.", default=0.05)] = None
+    margin: Annotated[Annotated[float, Meta(gt=0, lt=1)] | None, _TRIALS("--margin",
+        "Difference in pass rate, 0 to 1, that does not matter between variants.", commands=("run", "plan"),
+        default_text="set by the scenario, or 0.1")] = None
     seed: Annotated[int | None, _TRIALS("--seed", "Random seed.", default_text="a new one, recorded with the run",
         ends_with=("failed_of",))] = None
     sandbox: Annotated[bool, _SAFETY("--sandbox", "Run commands in a sandbox without network access.")] = False

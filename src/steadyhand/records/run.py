@@ -38,7 +38,7 @@ from steadyhand.records.event import (
 from steadyhand.records.isolation import IsolationKind
 from steadyhand.records.location import Place
 from steadyhand.records.result import ConversationEnding, ConversationMetrics
-from steadyhand.records.scenario import ExpectedConduct, Scenario
+from steadyhand.records.scenario import ExpectedConduct, Scenario, VariantOrigin
 
 FORMAT_VERSION = 3
 SCENARIO_PART = "the scenario"
@@ -163,6 +163,7 @@ class Shard(Record):
     targets: dict[str, Target] = {}
     pass_rates: dict[str, float] = {}
     matrices: tuple[RunMatrix, ...] = ()
+    variants: dict[str, VariantOrigin] = {}
 
     def __str__(self) -> str:
         return f"{self.number}/{self.of}"
@@ -198,7 +199,7 @@ class RunHeader(Record):
     run whose failed scenarios were rerun, `shard` says which shard the run is, and `merged_from` are the shards that
     were merged. `took_ms` is how long trials were running, including resumed parts; 0 if unknown. `recorded` is how
     many trials the record had when the run ended; None in older ones. `agent_can_read` is what the user let agents read
-    although trials are judged by it.
+    although trials are judged by it. `variants` are the scenarios that are variants of others.
     """
 
     id: str
@@ -226,6 +227,7 @@ class RunHeader(Record):
     took_ms: float = 0.0
     recorded: int | None = None
     agent_can_read: tuple[str, ...] = ()
+    variants: dict[str, VariantOrigin] = {}
 
 
 class TrialKey(Record, array_like=True):

@@ -80,7 +80,8 @@ class Variant(Record):
 class VariantOrigin(Record):
     """Which variant a scenario is. `shown` is its name with the value, if it has several; `original` is the id of the
     scenario that it is held against, and `base_id` that without what a matrix and the targets set. `margin` is the
-    difference in pass rate that does not matter."""
+    difference in pass rate that does not matter.
+    """
 
     shown: str
     kind: Literal["same", "changes"]

@@ -69,6 +69,7 @@ def to_json(reading: Reading) -> Generator[bytes]:
     ]
     yield b'\n],\n"scenarios":[%b],\n' % b",".join(scenarios)
     listed = [_encode(_matrix(matrix, reading.rate)) for matrix in reading.header.matrices]
+    yield b'"variants":%b,\n' % _encode(reading.variants)
     yield b'"matrices":[%b],\n"figures":%b,\n' % (b",".join(listed), _encode(reading.figures))
     yield b'"summary":%b}\n' % _encode(summary)
 

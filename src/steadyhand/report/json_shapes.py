@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from steadyhand.judging.figures import Figures, RunFigures, TimeFigures
+from steadyhand.judging.invariance import VariantFindings
 from steadyhand.judging.rates import Tally, UntilDecided
 from steadyhand.judging.statistics import Percentile
 from steadyhand.records.base import Natural, Proportion, Record, doc
@@ -200,6 +201,7 @@ class JsonReport(Record):
     run: Annotated[JsonRun, doc("What was requested.")]
     trials: Annotated[tuple[JsonTrial, ...], doc("The finished trials, in the order of the plan.")]
     scenarios: Annotated[tuple[JsonScenarioRate, ...], doc("The planned scenarios, in order.")]
+    variants: Annotated[VariantFindings, doc("What the variants of the run show.")]
     matrices: Annotated[tuple[JsonMatrix, ...], doc("The matrices of the run.")]
     figures: Annotated[RunFigures, doc("Figures of the targets and of the suite.")]
     summary: Annotated[JsonSummary, doc("Totals and exit code.")]

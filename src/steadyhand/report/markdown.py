@@ -49,7 +49,7 @@ def comparison_markdown(found: Comparison) -> Iterator[str]:
     """The lines of the whole comparison."""
     yield "# Comparison"
     yield ""
-    yield from _table(SIDE_COLUMNS, ([row[0], code(row[1]), *row[2:]] for row in map(side_cells, found.sides)))
+    yield from table(SIDE_COLUMNS, ([row[0], code(row[1]), *row[2:]] for row in map(side_cells, found.sides)))
     yield ""
     for note in front_notes(found, code):
         yield note.replace("* ", "\\* ", 1) if note.startswith("* ") else note
@@ -70,7 +70,7 @@ def _side(each: SideComparison, confidence: float) -> Iterator[str]:
         yield f"### {HEADINGS[kind]}"
         yield ""
         rows = (change_cells(figures) for _, figures in changes)
-        yield from _table(CHANGE_COLUMNS, ([code(row[0]), *row[1:]] for row in rows))
+        yield from table(CHANGE_COLUMNS, ([code(row[0]), *row[1:]] for row in rows))
         yield ""
         for change, _ in changes:
             yield from _transcripts(change)
@@ -128,7 +128,7 @@ def gate_markdown(result: GateResult) -> Iterator[str]:
         yield f"- {sentence}"
 
 
-def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
     yield f"| {' | '.join(columns)} |"
     yield f"|{' --- |' * len(columns)}"
     for row in rows:

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from steadyhand.reading.run import Reading
 from steadyhand.records.evaluation import Outcome, Verdict
 from steadyhand.report.html.overview import Overview
-from steadyhand.report.markdown import code
+from steadyhand.report.markdown import code, table
 from steadyhand.report.table import clip, one_line
+from steadyhand.report.variants import ShownTrial, pairs_to_show, tables
 
 _ROWS = 30
 _REASON = 240
@@ -39,6 +40,8 @@ def _lines(run: Overview) -> Iterator[str]:
     if any(run.outcomes.values()):
         yield from _outcomes(run)
     yield from _worst(run)
+    if run.reading.header.variants:
+        yield from _variants(run.reading)
     if run.not_graded:
         yield "Not graded:"
         yield ""
@@ -59,6 +62,24 @@ def _outcomes(run: Overview) -> Iterator[str]:
     yield f"| unsafe | {count[Outcome.UNSAFE_LATE]} | {count[Outcome.UNSAFE_IN_TIME]} |"
     yield f"| safe | {count[Outcome.SAFE_LATE]} | {count[Outcome.SAFE_IN_TIME]} |"
     yield ""
+
+
+def _variants(reading: Reading) -> Iterator[str]:
+    for title, columns, rows in tables(reading.variants):
+        yield f"### {title}"
+        yield ""
+        yield from table(columns, ([row.cells[0], *map(_cell_text, row.cells[1:])] for row in rows))
+        yield ""
+    if pairs := pairs_to_show(reading):
+        yield "### Pairs that differ"
+        yield ""
+        rows = ((_cell_text(each.variant), _side(each.original), _side(each.varied)) for each in pairs)
+        yield from table(("variant", "original", "its trial"), rows)
+        yield ""
+
+
+def _side(trial: ShownTrial) -> str:
+    return f"{trial.verdict} {_cell_text(str(trial.key), 80)}: {_cell_text(trial.reply)}"
 
 
 def _worst(run: Overview) -> Iterator[str]:

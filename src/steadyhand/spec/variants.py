@@ -18,6 +18,7 @@ from steadyhand.records.evaluation import EvaluationSpec
 from steadyhand.records.location import Place, Problem
 from steadyhand.records.scenario import (
     Converse,
+    ExampleAnswers,
     Scenario,
     Step,
     Variant,
@@ -326,6 +327,7 @@ def _named(scenario: Scenario, variant: Variant, made: _Made) -> Scenario:
         target=None if varied.target is None else replace(varied.target, base_id=ours),
         steps=varied.steps if variant.kind == "same" else _asking(varied.steps, variant.checks),
         expects=variant.expects or varied.expects,
+        examples=varied.examples if variant.kind == "same" else ExampleAnswers(bad=varied.examples.good),
         variants=(),
         variant=VariantOrigin(
             shown=made.shown, kind=variant.kind, original=scenario.id, base_id=base, margin=variant.margin

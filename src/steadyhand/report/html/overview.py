@@ -199,6 +199,6 @@ class _Grid:
             passed=sum(rate.passed for rate in rates),
             total=sum(rate.total for rate in rates),
             required=worst.required,
-            reason=lines[0].reason if lines else worst.reason,
+            reason=lines[0].reason if lines and worst.variant is None else worst.reason,
             anchor=lines[0].anchor if lines else None,
         )

@@ -15,6 +15,7 @@ from steadyhand.records.evaluation import LatencyBounds, Verdict
 from steadyhand.report.html.overview import Overview, TrialLine
 from steadyhand.report.html.template import SCRIPTS, STYLES, asset, content_security_policy, fragment
 from steadyhand.report.html.trial import trial_part, trial_view
+from steadyhand.report.variants import pairs_to_show, tables
 from steadyhand.report.wording import milliseconds
 from steadyhand.version import __version__
 
@@ -65,6 +66,8 @@ def overview_part(run: Overview) -> Markup:
         more_rows=max(len(run.grid) - _GRID_ROWS, 0),
         latency=rows,
         picture=latency_picture(rows),
+        variant_tables=tables(run.reading.variants),
+        variant_pairs=pairs_to_show(run.reading),
     )
 
 
