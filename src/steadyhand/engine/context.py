@@ -281,7 +281,8 @@ class RunningTrial:
         if self.parts.lag is None:
             return ()
         zero = self.zero
-        stalls = self.parts.lag.long_stalls(zero + start_ms / 1000.0)
+        if not (stalls := self.parts.lag.long_stalls(zero + start_ms / 1000.0)):
+            return ()
         return tuple([((began - zero) * 1000.0, (ended - zero) * 1000.0) for began, ended in stalls])
 
     def since(self, mark: int, kind: type[E]) -> list[E]:

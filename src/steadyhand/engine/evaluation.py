@@ -50,7 +50,8 @@ class Evaluation:
         self._trial: RunningTrial = trial
         self.results: list[EvaluationResult] = []
         self.unfinished: list[EvaluationResult] = []
-        self._echo: tuple[ExecutionResult, bool] | None = None
+        self._looked_at: ExecutionResult | None = None
+        self._nothing_decided: str | None = None
 
     async def step(self, done: StepResult) -> None:
         """Run every check of a step that has just ended. Its turns have been checked already."""
@@ -88,8 +89,9 @@ class Evaluation:
             check = self._trial.prepared(spec)
             asked = self._trial.scenario.steps[step]
             found = await self._found(asked, check, result, turn)
-            if found.verdict is Verdict.PASSED and spec.severity is not None:
-                found = await self._decided(asked, found, result)
+            if found.verdict is Verdict.PASSED and spec.severity is not None and asked.reply_due:
+                why = self._nothing_decided if self._looked_at is result else await self._look(asked, result)
+                found = found if why is None else _not_decided(found, why)
         except Exception as error:  # noqa: BLE001 - whatever a check raises is recorded as its error
             found = self._error(spec, error)
         took_ms = ms_of(time.perf_counter() - started)
@@ -197,18 +199,15 @@ class Evaluation:
             return all(shows_nothing(turn.agent_response) for turn in result.conversation.turns)
         return shows_nothing(result.reply)
 
-    async def _decided(self, step: Step, found: EvaluationResult, result: ExecutionResult) -> EvaluationResult:
-        """A pass, unless the answer repeats the question, or every invariant only forbids and it decides nothing."""
+    async def _look(self, step: Step, result: ExecutionResult) -> str | None:
+        """Why no invariant may pass on this answer, if so: it repeats the question, or every invariant only forbids and
+        it decides nothing. Looked at once: most checks ask about the same answer."""
         trial = self._trial
-        if not step.reply_due:
-            return found
-        why = _ECHOED if self._is_echo(result) else None
+        why = _ECHOED if _is_echo(result) else None
         if why is None and await trial.prepared_step(step).only_forbids(trial.prepared):
             why = self._undecided(step, result)
-        if why is None:
-            return found
-        figures = {**found.figures, NO_DECISION: True}
-        return inconclusive(f"{found.message}; but {why}", evidence=found.evidence, figures=figures)
+        self._looked_at, self._nothing_decided = result, why
+        return why
 
     def _undecided(self, step: Step, result: ExecutionResult) -> str | None:
         """Why the answer decides nothing where a decision was due, or None."""
@@ -221,13 +220,6 @@ class Evaluation:
         if not shows_nothing(result.reply) and not speaks_to(result.reply, _prompts(result)):
             return f"the reply may decide nothing: no order in it is known, and {_NOT_ASKED}"
         return None
-
-    def _is_echo(self, result: ExecutionResult) -> bool:
-        """Whether the reply only repeats what it was asked. Looked at once: most checks ask about the same reply."""
-        if self._echo is None or self._echo[0] is not result:
-            prompts = _prompts(result)
-            self._echo = (result, _may_repeat(result.reply, prompts) and echo(result.reply, prompts))
-        return self._echo[1]
 
     def _not_visible(self, reads: frozenset[Visible]) -> EvaluationResult | None:
         """Inconclusive if the check reads what this agent does not show: neither result would prove anything."""
@@ -345,13 +337,26 @@ def _prompts(result: ExecutionResult) -> list[str]:
     return [message.content for message in result.messages if message.role != "assistant"]
 
 
+def _not_decided(found: EvaluationResult, why: str) -> EvaluationResult:
+    figures = {**found.figures, NO_DECISION: True}
+    return inconclusive(f"{found.message}; but {why}", evidence=found.evidence, figures=figures)
+
+
+def _is_echo(result: ExecutionResult) -> bool:
+    """Whether the reply only repeats what it was asked."""
+    prompts = _prompts(result)
+    return _may_repeat(result.reply, prompts) and echo(result.reply, prompts)
+
+
 def _may_repeat(reply: str, prompts: Sequence[str]) -> bool:
     """Whether it is worth comparing word by word: some part of a text that repeats a prompt stands in it as it is."""
-    said = reply.lower()
-    fifth = len(said) / 5
-    probes = {said[int(fifth * at) : int(fifth * at) + 12].strip() for at in range(5)} - {""}
-    asked = "\n".join(prompts).lower()
-    return any(probe in asked for probe in probes)
+    asked = "\n".join(prompts).casefold()
+    fifth = len(reply) / 5
+    for at in range(5):
+        probe = reply[int(fifth * at) : int(fifth * at) + 12].strip().casefold()
+        if probe and probe in asked:
+            return True
+    return False
 
 
 _NOT_RUN = "not evaluated: code from a file is only run in a trial, not on the record of one"

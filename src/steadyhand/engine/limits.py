@@ -157,10 +157,10 @@ class Lost(NamedTuple):
     asleep_s: float = 0.0
 
     def since(self, earlier: Lost) -> Lost:
-        """What was lost between two readings. A suspension too short to matter is left out: reading two clocks takes
-        time."""
-        asleep_s = self.asleep_s - earlier.asleep_s
-        return Lost(max(0.0, self.stalled_s - earlier.stalled_s), asleep_s if asleep_s >= _SHORTEST_SLEEP_S else 0.0)
+        """What was lost between two readings."""
+        if self is earlier:
+            return NOTHING_LOST
+        return Lost(max(0.0, self.stalled_s - earlier.stalled_s), self.asleep_s - earlier.asleep_s)
 
     @property
     def total_ms(self) -> float:
@@ -339,7 +339,7 @@ class LagMonitor:
     def __init__(self, asleep_s: Callable[[], float] = machine_asleep_s) -> None:
         self._asleep_s = asleep_s
         self._asleep_lately_s: float = asleep_s()
-        self._stalled_s: float = 0.0
+        self._lost = Lost()
         self._stalls = Stalls()
         self._long: deque[tuple[float, float]] = deque(maxlen=_MOST_LONG_STALLS)
         self._timer: asyncio.TimerHandle | None = None
@@ -365,21 +365,32 @@ class LagMonitor:
 
     def lost(self) -> Lost:
         """What was lost so far. Only the difference between two readings means anything (`Lost.since`)."""
-        self._asleep_lately_s = self._asleep_s()
+        self._note_sleep()
         return self.lost_lately()
 
     def lost_lately(self) -> Lost:
         """The same, with suspensions as of the last wake-up: their clocks take microseconds to read. For the beginning
         of what is measured, where it does no harm to count a suspension just before it."""
-        running_late_s = 0.0 if self._timer is None else time.perf_counter() - self._due
-        return Lost(self._stalled_s + max(0.0, running_late_s), self._asleep_lately_s)
+        if self._timer is None or (late_s := time.perf_counter() - self._due) <= 0.0:
+            return self._lost
+        return self._lost._replace(stalled_s=self._lost.stalled_s + late_s)
+
+    def _note_sleep(self) -> None:
+        """A suspension too short to matter is left out: the two clocks are read one after the other, and may drift."""
+        before, self._asleep_lately_s = self._asleep_lately_s, self._asleep_s()
+        slept_s = self._asleep_lately_s - before
+        if slept_s >= _SHORTEST_SLEEP_S:
+            self._lost = self._lost._replace(asleep_s=self._lost.asleep_s + slept_s)
 
     def long_stalls(self, start: float) -> list[tuple[float, float]]:
         """The beginning and end of the stalls that ended after `start` and may have changed a time that matters."""
-        ended = list(takewhile(lambda stall: stall[1] > start, reversed(self._long)))
+        ended: list[tuple[float, float]] = []
+        if self._long and self._long[-1][1] > start:
+            ended = list(takewhile(lambda stall: stall[1] > start, reversed(self._long)))[::-1]
         now = time.perf_counter()
-        late = self._timer is not None and now - self._due >= _LONG_STALL_S
-        return [*ended[::-1], *([(self._due, now)] if late else [])]
+        if self._timer is not None and now - self._due >= _LONG_STALL_S:
+            ended.append((self._due, now))
+        return ended
 
     def worst_ms(self, start: float, end: float) -> float:
         """The longest stall of the loop between two readings of `time.perf_counter()`.
@@ -427,9 +438,9 @@ class LagMonitor:
 
     def _wake(self, loop: asyncio.AbstractEventLoop) -> None:
         now = time.perf_counter()
-        self._asleep_lately_s = self._asleep_s()
+        self._note_sleep()
         if now - self._due >= SHORTEST_NOTED_S:
-            self._stalled_s += now - self._due
+            self._lost = self._lost._replace(stalled_s=self._lost.stalled_s + now - self._due)
             if now - self._due >= _LONG_STALL_S:
                 self._long.append((self._due, now))
             self._stalls.note(self._due, now)
