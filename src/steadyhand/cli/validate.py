@@ -11,7 +11,7 @@ import msgspec
 from steadyhand.cli import options as shared
 from steadyhand.cli.terminal import say, say_json
 from steadyhand.compose.cast import Casts
-from steadyhand.compose.check_code import find_code
+from steadyhand.compose.isolation import find_code
 from steadyhand.compose.offer import check_offers
 from steadyhand.compose.scenarios import combinations_of, load_files, open_registries
 from steadyhand.compose.settings import Settings

@@ -16,7 +16,7 @@ from pathlib import Path
 from steadyhand.children.key_watch import find_watch
 from steadyhand.children.room import find_room
 from steadyhand.compose.cast import Cast, Choice
-from steadyhand.compose.check_code import check_files
+from steadyhand.compose.isolation import check_files
 from steadyhand.compose.settings import Settings
 from steadyhand.errors import SetupError
 from steadyhand.ports.isolation import Isolation, NoIsolation

@@ -14,8 +14,7 @@ import msgspec
 
 from steadyhand.builtin.plugin import make_database
 from steadyhand.compose.cast import Cast, Casts, needs_agent, needs_user, termination_functions
-from steadyhand.compose.check_code import check_files_apart, sandbox_for
-from steadyhand.compose.isolation import RunIsolation
+from steadyhand.compose.isolation import RunIsolation, check_files_apart, sandbox_for
 from steadyhand.compose.models import DEFAULT_KIND, Judges, Models, Tape, is_fixed
 from steadyhand.compose.services import TrialServices
 from steadyhand.engine.context import ScoreRubric, TrialParts

@@ -18,7 +18,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from steadyhand.compose.cast import Cast, Casts, Choice, Rubrics, model_types, needs_agent, needs_user
-from steadyhand.compose.check_code import check_files
+from steadyhand.compose.isolation import check_files
 from steadyhand.compose.models import DEFAULT_KIND, needs_judge
 from steadyhand.compose.scenarios import config_plugins
 from steadyhand.compose.settings import Settings

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeAlias, cast
 from msgspec.structs import replace
 
 from steadyhand.compose.builder import Builder, stored_parts
-from steadyhand.compose.check_code import sandbox_for
+from steadyhand.compose.isolation import sandbox_for
 from steadyhand.compose.models import asks_judge
 from steadyhand.compose.scenarios import ScenarioRegistries
 from steadyhand.compose.selftest import check_answer

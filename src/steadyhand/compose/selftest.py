@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from steadyhand.compose.check_code import check_files, sandbox_for
+from steadyhand.compose.isolation import check_files, sandbox_for
 from steadyhand.compose.models import asks_judge
 from steadyhand.compose.scenarios import ScenarioRegistries
 from steadyhand.engine.context import RunningTrial, TrialParts

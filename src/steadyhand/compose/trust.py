@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, cast
 from urllib.parse import unquote, urlsplit
 
 from steadyhand.compose.cast import Cast, needs_agent
-from steadyhand.compose.check_code import check_files
+from steadyhand.compose.isolation import check_files
 from steadyhand.compose.settings import Settings
 from steadyhand.errors import SetupError
 from steadyhand.plugins.plugin import EnvironmentSettings

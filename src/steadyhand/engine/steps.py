@@ -14,6 +14,7 @@ from steadyhand.engine.limits import lost_lately, lost_so_far
 from steadyhand.errors import LimitExceeded, PluginError, TrialError
 from steadyhand.records.chat import Message
 from steadyhand.records.event import (
+    DEEDS,
     AnyEvent,
     CommandRan,
     FileChanged,
@@ -99,14 +100,15 @@ class StepRunner:
             )
         files = await self._capture()
         events = trial.events[mark:]
+        deeds = [event for event in events if type(event) in DEEDS]
         result = msgspec.structs.replace(
             result,
             files=dict(files),
             started_at_ms=started,
             ended_at_ms=trial.elapsed_ms(),
             away=trial.away_since(started),
-            trajectory=trajectory_of(events),
-            service_calls=tuple([event for event in events if type(event) is ServiceCalled]),
+            trajectory=trajectory_of(deeds) if deeds else (),
+            service_calls=tuple([event for event in deeds if type(event) is ServiceCalled]),
             offer=None if isinstance(step.task, RunCode) else offer_of(trial.events),
         )
         return StepResult(step, result, limit)

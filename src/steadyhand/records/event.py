@@ -306,6 +306,10 @@ AnyEvent = (
 )
 
 
+DEEDS = frozenset((Thought, ActionTaken, Observed, ServiceCalled))
+"""The kinds of events that tell what the agent did, and what it thought of it."""
+
+
 def offer_of(events: Iterable[AnyEvent]) -> ToolOffer | None:
     """What the agent was offered, all together; None if that is not known."""
     found = [event for event in events if type(event) is ToolsOffered]

@@ -234,7 +234,7 @@ def _read_params(  # noqa: C901 - one case for each way to write an invariant
     own: dict[int, dict[str, Any]] = {}
     for index, entry in mappings(invariants):
         type_, path = entry.get("check_type"), ("safety_invariants", index)
-        if group_key(entry) is not None or entry.get("negate") is True:
+        if entry.get("negate") is True or (not entry.keys().isdisjoint(GROUPS) and group_key(entry) is not None):
             words = vocabulary() if words is None else words
             spec = _read_check(entry, path, words, findings)
             if spec is not None:

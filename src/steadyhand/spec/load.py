@@ -143,12 +143,17 @@ def resolved_files(paths: Sequence[str], defaults: Document | None = None) -> It
         if document is None:
             continue
         findings = Findings(document)
-        merged = reader.resolved(with_base(document, findings), findings)
+        merged = reader.resolved(_merged(document, findings), findings)
         problems += [each for each in findings.problems if each.level == "error"]
         if not problems:
             yield from resolved_lines(merged)
     if problems:
         raise FileError(problems)
+
+
+def _merged(document: Document, findings: Findings) -> Document:
+    data: Any = document.data
+    return with_base(document, findings) if isinstance(data, dict) and EXTENDS in data else document
 
 
 def _without_bases(reader: _Reader, found: list[Found]) -> list[Problem]:
@@ -265,7 +270,7 @@ class _Reader:
             self.problems_of[file.file] = faults
             return
         findings = Findings(document, faults)
-        merged = with_base(document, findings)
+        merged = _merged(document, findings)
         self.bases.update(map(os.path.realpath, merged.sources))
         dialect = recognise(merged.data)
         if findings.failed and dialect is None and not file.must_load:  # another tool's `extends`

@@ -6,41 +6,45 @@ cannot be ensured, `quoting` raises.
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 import shlex
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
+import msgspec
+
 
 class CannotQuote(ValueError):
     """Why a value cannot stand where it is; the message says what to write instead."""
 
 
-class Written:
+class Written(msgspec.Struct, frozen=True, eq=False):
     """Declares the language of a field, in which any value is valid unless it is blank. With `by`, another key of the
     same mapping chooses the language.
 
     `text` takes any text and `data` any value. In `schema`, a JSON Schema, only `pattern` is a regular expression. No
     list or mapping takes the place of `structure`, such as a check. In a `name`, as of an agent, a value is the whole.
-    What is `fixed` takes none.
+    What is `fixed` takes none. Without `free`, a value that is quoted may still be refused, and is validated with its
+    field.
     """
 
-    def __init__(
-        self, language: str = "", *, by: str = "", of: Mapping[str | None, str] | None = None, free: bool = True
-    ) -> None:
-        """Without `free`, a value that is quoted may still be refused, and is validated with its field."""
-        self.free: bool = free and language not in ("schema", "structure", "name", "fixed")
-        self._language: str = language
-        self._by: str = by
-        self._of: Mapping[str | None, str] = of or {}
+    otherwise: str = ""
+    by: str = ""
+    of: Mapping[str | None, str] = {}
+    free: bool = True
+
+    @property
+    def takes_anything(self) -> bool:
+        return self.free and self.otherwise not in ("schema", "structure", "name", "fixed")
 
     def language(self, beside: Mapping[str, Any]) -> str:
         """`beside` is the mapping that the field is in."""
-        chosen = beside.get(self._by) if self._by else None
-        if not self._by or not (chosen is None or isinstance(chosen, str)):
-            return self._language
-        return self._of.get(chosen, self._language or f"{self._by}: {chosen}")
+        chosen = beside.get(self.by) if self.by else None
+        if not self.by or not (chosen is None or isinstance(chosen, str)):
+            return self.otherwise
+        return self.of.get(chosen, self.otherwise or f"{self.by}: {chosen}")
 
 
 PROSE: Final = Written("text")
@@ -105,52 +109,59 @@ def _shell(value: Any) -> str:
 
 _STRING = r'"(?:\\.|[^"\\])*"|' + r"'(?:\\.|[^'\\])*'"
 _C_COMMENT = r"/\*.*?\*/"
-_SYNTAXES = {
-    "regex": _Syntax(
-        "a regular expression",
-        _tokens(
-            r"\\[pPNx]\{[^}]*\}|\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\(\?#[^)]*\)|\{[\d,]+\}"
-            r"|\(\?(?:[-\w^]*[:)]|<?[=!]|[>|]|P?<\w+>|P[=>]\w+\)|&\w+\))",
-            r"\\|\[|\(\?|\{[\w,<=+: ]*\Z",
-            r"(?!)",
+
+
+@functools.cache
+def _syntaxes() -> Mapping[str, _Syntax]:
+    """By the name of the language. Made on first use: few scenarios have templates."""
+    return {
+        "regex": _Syntax(
+            "a regular expression",
+            _tokens(
+                r"\\[pPNx]\{[^}]*\}|\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\(\?#[^)]*\)|\{[\d,]+\}"
+                r"|\(\?(?:[-\w^]*[:)]|<?[=!]|[>|]|P?<\w+>|P[=>]\w+\)|&\w+\))",
+                r"\\|\[|\(\?|\{[\w,<=+: ]*\Z",
+                r"(?!)",
+            ),
+            re.compile(r"(?!)"),
+            _regex,
+            "move it out of the set, the repeat or the head of the group",
         ),
-        re.compile(r"(?!)"),
-        _regex,
-        "move it out of the set, the repeat or the head of the group",
-    ),
-    "javascript": _Syntax(
-        "JavaScript",
-        _tokens(rf"{_STRING}|`(?:\\.|[^`\\])*`|{_C_COMMENT}|//[^\n]*\n", r"[\"'`]|//|/\*", r"/(?![/*])"),
-        re.compile(r"[\w$.\\]"),
-        _javascript,
-        "write it as a value of its own, such as `args[0] === {{ id }}`",
-    ),
-    "python": _Syntax(
-        "Python",
-        _tokens(rf'"""(?:\\.|[^\\])*?"""|\'\'\'(?:\\.|[^\\])*?\'\'\'|{_STRING}|#[^\n]*\n', r"[\"'#]", r"(?!)"),
-        re.compile(r"[\w.\\\"']"),
-        _python,
-        "write it as a value of its own, such as `print({{ id }})`",
-    ),
-    "sql": _Syntax(
-        "SQL",
-        _tokens(rf"'[^'\\]*'|\"[^\"\\]*\"|`[^`\\]*`|\[[^\]]*\]|{_C_COMMENT}|--[^\n]*\n", r"[\"'`\[]|--|/\*", r"[$\\]"),
-        re.compile(r"[\w.\"'`@:]"),
-        _sql,
-        "write it as a value of its own, such as `id = {{ id }}`",
-    ),
-    "shell": _Syntax(
-        "a command",
-        _tokens(
-            r'"(?:\\.|[^"\\])*"|' + r"'[^']*'|`[^`]*`|(?<![^\s;&|()])#[^\n]*\n|\\.",
-            r"[\"'`\\]|(?<![^\s;&|()])#",
-            r"<<|\(\(|\$\[|\$'",
+        "javascript": _Syntax(
+            "JavaScript",
+            _tokens(rf"{_STRING}|`(?:\\.|[^`\\])*`|{_C_COMMENT}|//[^\n]*\n", r"[\"'`]|//|/\*", r"/(?![/*])"),
+            re.compile(r"[\w$.\\]"),
+            _javascript,
+            "write it as a value of its own, such as `args[0] === {{ id }}`",
         ),
-        re.compile(r"[\\$]"),
-        _shell,
-        "write it without quotes, such as `grep {{ name }} notes.txt`",
-    ),
-}
+        "python": _Syntax(
+            "Python",
+            _tokens(rf'"""(?:\\.|[^\\])*?"""|\'\'\'(?:\\.|[^\\])*?\'\'\'|{_STRING}|#[^\n]*\n', r"[\"'#]", r"(?!)"),
+            re.compile(r"[\w.\\\"']"),
+            _python,
+            "write it as a value of its own, such as `print({{ id }})`",
+        ),
+        "sql": _Syntax(
+            "SQL",
+            _tokens(
+                rf"'[^'\\]*'|\"[^\"\\]*\"|`[^`\\]*`|\[[^\]]*\]|{_C_COMMENT}|--[^\n]*\n", r"[\"'`\[]|--|/\*", r"[$\\]"
+            ),
+            re.compile(r"[\w.\"'`@:]"),
+            _sql,
+            "write it as a value of its own, such as `id = {{ id }}`",
+        ),
+        "shell": _Syntax(
+            "a command",
+            _tokens(
+                r'"(?:\\.|[^"\\])*"|' + r"'[^']*'|`[^`]*`|(?<![^\s;&|()])#[^\n]*\n|\\.",
+                r"[\"'`\\]|(?<![^\s;&|()])#",
+                r"<<|\(\(|\$\[|\$'",
+            ),
+            re.compile(r"[\\$]"),
+            _shell,
+            "write it without quotes, such as `grep {{ name }} notes.txt`",
+        ),
+    }
 
 
 def quoting(language: str, before: str, after: str) -> Callable[[Any], str]:
@@ -158,7 +169,7 @@ def quoting(language: str, before: str, after: str) -> Callable[[Any], str]:
     `CannotQuote` for a value that has no form in the language. Raises `CannotQuote`."""
     if language in UNSYNTACTIC:
         return as_text
-    syntax = _SYNTAXES.get(language)
+    syntax = _syntaxes().get(language)
     if syntax is None:
         raise CannotQuote(f"values cannot be quoted for `{language}`; add `| raw` if they are safe as they are")
     if language == "regex" and _IGNORES_SPACES.search(f"{before} {after}"):

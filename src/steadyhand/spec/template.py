@@ -152,7 +152,7 @@ def _declared(shape: type[BaseModel], data: Any, path: FieldPath, catalogue: Cat
         language = "" if CHECK in _marks(current) else language
         current = _below(current, data, part, catalogue)
         for mark in _marks(current):
-            language, free = mark.language(data), mark.free
+            language, free = mark.language(data), mark.takes_anything
             in_check = in_check or mark is CHECK
         data = data[part]
     if language == "schema":
