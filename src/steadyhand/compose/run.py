@@ -25,7 +25,6 @@ from steadyhand.compose.scenarios import (
 )
 from steadyhand.compose.settings import Settings, save_options
 from steadyhand.compose.trust import trust_requests, untrusted
-from steadyhand.compose.variants import variant_origins
 from steadyhand.errors import FileError, SetupError
 from steadyhand.judging.rates import (
     percent,
@@ -39,7 +38,7 @@ from steadyhand.ports.model import ModelFacts
 from steadyhand.records.config import RunOptions, Selection
 from steadyhand.records.evaluation import EvaluationSpec
 from steadyhand.records.run import DEFAULT_ALPHA, PlannedTrial, RunHeader, RunMatrix, TrialKey
-from steadyhand.records.scenario import Scenario, evaluation_specs
+from steadyhand.records.scenario import Scenario, VariantOrigin, evaluation_specs
 from steadyhand.redaction import Redactor
 from steadyhand.store.reader import RunReader, new_run_id
 from steadyhand.store.schema import still_to_do
@@ -164,8 +163,15 @@ class Run:
             origin=self.origin.id if self.origin is not None else None,
             failed_of=options.failed_of,
             agent_can_read=self.settings.agent_can_read,
-            variants=variant_origins(self.scenarios, options.margin),
+            variants=self._variants(),
         )
+
+    def _variants(self) -> dict[str, VariantOrigin]:
+        if not any(scenario.variant for scenario in self.scenarios):
+            return {}
+        from steadyhand.compose.variants import variant_origins
+
+        return variant_origins(self.scenarios, self.settings.options.margin)
 
     def _matrices(self) -> tuple[RunMatrix, ...]:
         if not any(scenario.cell for scenario in self.scenarios):
