@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+import support.without_namespaces
 from support.hostile_agents import attacks
 from support.ordinary_user import OrdinaryShell
 from support.shell import Ended, Shell
@@ -64,9 +65,17 @@ def write_project(folder: Path, names: list[str]) -> None:
     (folder / "reports" / "labels.csv").write_text(f"run,scenario,trial,check,label,note\n1,beside,0,a,pass,{KEY}\n")
     (folder / "reports" / "base.json").write_text(f'{{"baseline":1,"run":"x","entries":[\n"{KEY}"]}}')
     (folder / ".steadyhand" / "runs" / "old.txt").write_text(KEY)
+    (folder / "steadyhand.toml").touch()
     subprocess.run(["git", "init", "-q", str(folder)], check=True)
     (folder / ".git" / "objects" / "ab").mkdir(exist_ok=True)
     (folder / ".git" / "objects" / "ab" / "cdef").write_text(KEY)
+    lender, origin = folder.parent / f"{folder.name}-lender", folder.parent / f"{folder.name}-origin"
+    for place in (lender / "objects", origin / ".git" / "objects"):  # outside of the project
+        place.mkdir(parents=True)
+        (place / "cdef").write_text(KEY)
+    shutil.copy(folder / "attack.scenario.yaml", origin)
+    (folder / ".git" / "objects" / "info" / "alternates").write_text(f"{lender}/objects\n")
+    subprocess.run(["git", "-C", str(folder), "remote", "add", "origin", str(origin)], check=True)
 
 
 def trials_of(shell: Shell) -> dict[str, dict[str, Any]]:
@@ -74,9 +83,12 @@ def trials_of(shell: Shell) -> dict[str, dict[str, Any]]:
     return {trial["scenario"]["id"]: trial for trial in report["trials"]}
 
 
-def run(shell: Shell, agent: str, *more: str, **variables: str) -> Ended:
+def run(shell: Shell, agent: str, *more: str, without_namespaces: bool = False, **variables: str) -> Ended:
     names = [f"{path.name}" for path in sorted(shell.folder.glob("*.scenario.yaml"))]
-    return shell("run", *names, "--agent", agent, "--json", "r.json", *more, **variables)
+    words = ("run", *names, "--agent", agent, "--json", "r.json", *more)
+    if without_namespaces:
+        return shell.behind(Path(support.without_namespaces.__file__), *words, **variables)
+    return shell(*words, **variables)
 
 
 def without_bubblewrap(folder: Path) -> str:
@@ -85,17 +97,17 @@ def without_bubblewrap(folder: Path) -> str:
     tools.mkdir(exist_ok=True)
     for place in os.environ.get("PATH", os.defpath).split(os.pathsep):
         for program in Path(place).glob("*") if Path(place).is_dir() else ():
-            if program.name != "bwrap" and not (tools / program.name).exists():
+            if program.name != "bwrap" and not os.path.lexists(tools / program.name):
                 (tools / program.name).symlink_to(program)
     return str(tools)
 
 
-@pytest.mark.parametrize("bubblewrap", [True, False], ids=["bubblewrap", "no-bubblewrap"])
-def test_no_attack_finds_the_key_from_a_room(shell: Shell, agent: str, bubblewrap: bool) -> None:
+@pytest.mark.parametrize("means", ["bubblewrap", "namespaces", "landlock"])
+def test_no_attack_finds_the_key_from_a_room(shell: Shell, agent: str, means: str) -> None:
     names = [*ATTACKS, "memory"]
     write_project(shell.folder, names)
-    path = {} if bubblewrap else {"PATH": without_bubblewrap(shell.folder)}
-    done = run(shell, agent, **path)
+    path = {} if means == "bubblewrap" else {"PATH": without_bubblewrap(shell.folder)}
+    done = run(shell, agent, without_namespaces=means == "landlock", **path)
     assert done.code == 1, done.err
     trials = trials_of(shell)
     assert {name: trials[name]["isolation"] for name in names} == dict.fromkeys(names, "room")

@@ -35,6 +35,18 @@ def python_of_an_ordinary_user() -> str | None:
 class OrdinaryShell(Shell):
     """Runs the command as a user who is bound by permissions and owns the folder above the working folder."""
 
+    user = NOBODY if os.getuid() == 0 else None
+
+    @property
+    def python(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+        found = python_of_an_ordinary_user()
+        assert found is not None
+        return found
+
+    def behind(self, program: Path, *arguments: str, **variables: str) -> Ended:
+        self._hand_over()
+        return super().behind(program, *arguments, **variables)
+
     def environment(self, **more: str) -> dict[str, str]:
         return {**_environment(), "HOME": str(self.folder), **more}
 

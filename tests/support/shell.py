@@ -76,6 +76,9 @@ class Ended:
 class Shell:
     """Runs `steadyhand` in a folder, with no keys and no settings from outside."""
 
+    python = sys.executable
+    user: int | None = None
+
     def __init__(self, folder: Path, server: CommandServer) -> None:
         self.folder = folder
         self._server = server
@@ -138,6 +141,21 @@ class Shell:
             stderr=subprocess.PIPE,
             text=True,
         )
+
+    def behind(self, program: Path, *arguments: str, **variables: str) -> Ended:
+        """Runs it from scratch, started by a program in Python."""
+        ran = subprocess.run(
+            [self.python, str(program), self.python, "-m", "steadyhand", *arguments],
+            cwd=self.folder,
+            env=self.environment(**variables),
+            user=self.user,
+            group=self.user,
+            extra_groups=None if self.user is None else [],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return Ended(ran.returncode, ran.stdout, ran.stderr)
 
     def program(self, name: str) -> Path:
         """Writes a program that runs the command in a process that has already imported the package, for scripts."""

@@ -11,7 +11,7 @@ import shutil
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Literal
@@ -53,6 +53,8 @@ class Room:
             *("/bin/sh", "-c", _IN, "sh"),
             *(shutil.which("bwrap") or "bwrap", "--dev-bind", "/", "/", "--die-with-parent", "--unshare-pid"),
             *("--proc", "/proc", *(dropped if os.getuid() == 0 else ())),
+            *_pairs("--bind-try", self._pinned),
+            *_pairs("--ro-bind-try", key.fixed),
             *(word for folder in key.folders for word in ("--tmpfs", folder, "--remount-ro", folder)),
             *(word for file in (*key.files, *_disks()) for word in ("--ro-bind", blank, file)),
             *("--tmpfs", key.workspaces),
@@ -62,7 +64,20 @@ class Room:
     def _program(self) -> list[str]:
         hidden = [word for file in (*self._key.files, *_disks()) for word in ("--file", file)]
         hidden += [word for folder in self._key.folders for word in ("--folder", folder)]
-        return [*_PROGRAM, self.means, *hidden, "--workspaces", self._key.workspaces]
+        kept = [word for path in self._pinned for word in ("--pin", path)]
+        kept += [word for path in self._key.fixed for word in ("--fix", path)]
+        return [*_PROGRAM, self.means, *hidden, *kept, "--workspaces", self._key.workspaces]
+
+    @cached_property
+    def _pinned(self) -> list[str]:
+        """The folders that lead to what is closed or fixed, and that could be renamed: something else could be put in
+        their place, for us. A mount cannot be renamed."""
+        key = self._key
+        above = {str(folder) for path in (*key.files, *key.folders, *key.fixed) for folder in Path(path).parents}
+        inside = {
+            folder for folder in above if any(folder.startswith(f"{each}/") for each in (*key.folders, *key.fixed))
+        }
+        return sorted(each for each in above - inside if each != "/" and os.access(Path(each).parent, os.W_OK))
 
     def refusal(self) -> str | None:
         """Why this machine does not permit it; None if it works."""
@@ -104,7 +119,7 @@ def _blank(key: AnswerKey) -> Path:
     return Path(key.workspaces).parent / "empty"
 
 
-def _pairs(option: str, paths: Iterator[str]) -> Iterator[str]:
+def _pairs(option: str, paths: Iterable[str]) -> Iterator[str]:
     for path in paths:
         yield from (option, path, path)
 

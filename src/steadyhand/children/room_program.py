@@ -2,9 +2,9 @@
 
     python -I -S room_program.py (namespaces|landlock) OPTIONS -- PROGRAM ARGUMENTS
 
-`--file F` and `--folder F` are hidden, `--workspaces F` too; `--show F` is what stays visible of it. With namespaces,
-the room has masks over what is hidden, and its own processes. With Landlock, everything around what is hidden is
-granted, and no file can be made in the folders that lead there.
+`--file F` and `--folder F` are hidden, `--workspaces F` too; `--show F` is what stays visible of it. `--fix F` can only
+be read, and `--pin F` not be renamed. With namespaces, the room has masks over what is hidden, and its own processes.
+With Landlock, everything around what is hidden is granted, and no file can be made in the folders that lead there.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from collections.abc import Iterator, Sequence
 
 NEWNS, NEWUSER, NEWPID = 0x20000, 0x10000000, 0x20000000
 RDONLY, NOSUID, NODEV, NOEXEC, REMOUNT, BIND, REC, SLAVE = 1, 2, 4, 8, 32, 4096, 16384, 1 << 19
+_FLAGS = {2: NOSUID, 4: NODEV, 8: NOEXEC, 1024: 1024, 2048: 2048, 4096: 1 << 21}
+"""What `statvfs` shows of a mount, and the flag to mount it with."""
 _PDEATHSIG, _SET_NAME, _CAPBSET_DROP, _NO_NEW_PRIVS = 1, 15, 24, 38
 KEEPER = "steadyhand-room"
 """The name of the processes that stay outside and wait."""
@@ -49,7 +51,7 @@ def _mount(source: str, target: str, kind: str | None, flags: int, data: str | N
 
 class RoomPlan:
     def __init__(self, words: Sequence[str]) -> None:
-        self.given: dict[str, list[str]] = {name: [] for name in ("file", "folder", "workspaces", "show")}
+        self.given: dict[str, list[str]] = {name: [] for name in ("file", "folder", "workspaces", "show", "fix", "pin")}
         names = iter(words)
         for name in names:
             self.given[name.removeprefix("--")].append(next(names))
@@ -73,6 +75,10 @@ class RoomPlan:
 
     def mask(self) -> None:
         """Hide everything behind one empty folder and one empty file, which become read-only at the end."""
+        for path in (*self.pin, *self.fix):
+            _bind(path, path, REC)
+        for path in self.fix:
+            _make_read_only(path)
         blank = self.workspaces[0]
         shown = {path: os.open(path, os.O_PATH) for path in self.show}
         _mount("tmpfs", blank, "tmpfs", NOSUID | NODEV, "mode=755")
@@ -95,33 +101,46 @@ class RoomPlan:
         handled = (_OF_FILES if version >= 3 else _READ_FILE | _WRITE_FILE) | _CHANGE
         rules = _check(_libc.syscall(_CREATE, struct.pack("=Q", handled), ctypes.c_size_t(8), 0), "landlock")
         hidden = {*self.folder, *self.file, *self.workspaces}
-        for path in (*_around(hidden), *self.show):
-            _grant(rules, path, handled)
+        for path, fixed in (*_around(hidden, set(self.fix)), *((path, False) for path in self.show)):
+            _grant(rules, path, _READ_FILE if fixed else handled)
         _check(_libc.prctl(_NO_NEW_PRIVS, 1, 0, 0, 0), "prctl")
         _check(_libc.syscall(_RESTRICT, rules, 0), "landlock")
         os.close(rules)
 
 
-def _bind(source: str, target: str) -> None:
+def _bind(source: str, target: str, flags: int = 0) -> None:
     with contextlib.suppress(FileNotFoundError):  # it has gone meanwhile, so there is nothing to hide
-        _mount(source, target, None, BIND)
+        _mount(source, target, None, BIND | flags)
 
 
-def _around(hidden: set[str], folder: str = "/") -> Iterator[str]:
-    """Everything in the folder that neither is hidden nor leads to what is."""
-    leading = {each.rpartition("/")[0] or "/" for each in hidden}
-    leading |= {each[:at] or "/" for each in hidden for at in range(len(each)) if each[at] == "/"}
-    waiting = [folder]
+def _make_read_only(path: str) -> None:
+    """The other flags of the mount stay: an ordinary user may not take them away."""
+    with contextlib.suppress(FileNotFoundError):
+        has = os.statvfs(path).f_flag
+        kept = sum(mount for shown, mount in _FLAGS.items() if has & shown)
+        _mount("none", path, None, REMOUNT | BIND | RDONLY | kept)
+
+
+def _around(hidden: set[str], fixed: set[str]) -> Iterator[tuple[str, bool]]:
+    """Everything that neither is hidden nor leads to what is hidden or fixed, and whether it is fixed."""
+    to_hidden, to_fixed = _leading(hidden), _leading(fixed)
+    waiting = [("/", False)]
     while waiting:
-        inside = waiting.pop()
+        inside, within = waiting.pop()
         with contextlib.suppress(OSError), os.scandir(inside) as entries:
             for entry in entries:
                 if entry.path in hidden or entry.is_symlink():
                     continue
-                if entry.path in leading:
-                    waiting.append(entry.path)
+                kept = within or entry.path in fixed
+                if entry.path in to_hidden or (not kept and entry.path in to_fixed):
+                    waiting.append((entry.path, kept))
                 else:
-                    yield entry.path
+                    yield entry.path, kept
+
+
+def _leading(paths: set[str]) -> set[str]:
+    """The folders above them."""
+    return {each[:at] or "/" for each in paths for at in range(len(each)) if each[at] == "/"}
 
 
 def _grant(rules: int, path: str, access: int) -> None:

@@ -9,9 +9,13 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import site
 import sys
+import sysconfig
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+
+import msgspec
 
 from steadyhand.children.key_watch import find_watch
 from steadyhand.children.room import find_room
@@ -27,6 +31,7 @@ from steadyhand.store.schema import APPLICATION_ID
 from steadyhand.store.schema import SUFFIX as RECORD
 
 _VERSION_CONTROL = (".git", ".hg", ".svn", ".jj")
+_URL = re.compile(r"^\s*(?:push)?url\s*=\s*(\S.*?)\s*$", re.MULTILINE | re.IGNORECASE)
 _SKIPPED = {"node_modules", "__pycache__", "site-packages", *_VERSION_CONTROL}
 _MOST_ENTRIES = 50_000
 _MANY = 64
@@ -66,6 +71,7 @@ def answer_key(casts: Sequence[Cast], settings: Settings, workspaces: Path) -> A
         folders=tuple(sorted(path for path in shut if Path(path).is_dir())),
         workspaces=os.path.realpath(workspaces),
         readable=tuple(readable),
+        fixed=tuple(sorted(_fixed(named, settings, outermost))),
     )
 
 
@@ -115,29 +121,72 @@ def _needed(settings: Settings) -> list[str]:
     return [os.path.realpath(path) for path in found]
 
 
+def _fixed(named: Iterable[str], settings: Settings, shut: Iterable[str]) -> set[str]:
+    """What our own processes load and read from now on, and the next run: whoever changes it decides what passes."""
+    virtual = [sys.prefix] if sys.prefix != sys.base_prefix else []
+    libraries = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
+    user = [site.getusersitepackages()] if site.ENABLE_USER_SITE else []
+    own = [str(Path(__file__).parents[1]), str(Path(msgspec.__file__).parents[1]), *virtual, *libraries, *user]
+    config = [str(file)] if (file := settings.config.file) is not None and file.name != "pyproject.toml" else []
+    code = [path for path in named if path.endswith(".py")]
+    found = {os.path.realpath(path) for path in (*own, *config, *code) if Path(path).exists()}
+    project = [os.path.realpath(path) for path in (Path.cwd(), settings.project.folder)]
+    found = {path for path in found if not _holds(path, project) and not any(_is_in(path, each) for each in shut)}
+    return {path for path in found if not _is_inside_one_of(path, found)}
+
+
 def _holds(folder: str, paths: Iterable[str]) -> bool:
     return any(_is_in(path, folder) for path in paths)
 
 
 def _repositories(file: Path) -> Iterator[str]:
-    """The version control that may hold the file, in its folder and above."""
+    """The version control that may hold the file, in its folder and above, and what that was cloned from on this
+    machine."""
     for folder in (file, *file.parents):
         for name in _VERSION_CONTROL:
             found = folder / name
             if found.is_dir():
                 yield os.path.realpath(found)
+                yield from map(str, (*_lenders(found), *_origins(found)))
             elif name == ".git" and found.is_file():  # another working tree, or a submodule
                 with contextlib.suppress(OSError, ValueError):
                     place = found.parent / found.read_text().partition("gitdir:")[2].strip()
                     common = place / "commondir"
                     yield os.path.realpath(place)
                     if common.is_file():
-                        yield os.path.realpath(place / common.read_text().strip())
+                        shared = place / common.read_text().strip()
+                        yield os.path.realpath(shared)
+                        yield from map(str, (*_lenders(shared), *_origins(shared)))
+
+
+def _lenders(repository: Path) -> Iterator[Path]:
+    """Where a repository of Git finds the objects that it does not have itself, as a clone with `--shared` does."""
+    waiting, seen = [repository / "objects"], set[Path]()
+    while waiting:
+        objects = waiting.pop()
+        with contextlib.suppress(OSError, ValueError):
+            for line in (objects / "info" / "alternates").read_text().splitlines():
+                lender = Path(os.path.realpath(objects / line))
+                if line.strip() and lender.is_dir() and lender not in seen:
+                    seen.add(lender)
+                    waiting.append(lender)
+                    yield lender
+
+
+def _origins(repository: Path) -> Iterator[Path]:
+    """The repositories in folders of this machine that it was cloned from or pushes to."""
+    with contextlib.suppress(OSError, ValueError):
+        for url in _URL.findall((repository / "config").read_text()):
+            place = repository.parent / url.removeprefix("file://")
+            with contextlib.suppress(OSError):
+                found = place / ".git" if (place / ".git").is_dir() else place
+                if (found / "objects").is_dir():
+                    yield Path(os.path.realpath(found))
 
 
 def _other_checkouts(repository: Path, files: Iterable[str]) -> Iterator[str]:
-    """The same files in the other working trees of a repository."""
-    trees = [repository.parent]
+    """The same files in the other working trees of a repository, and of those that it was cloned from."""
+    trees = [repository.parent, *(origin.parent for origin in _origins(repository))]
     for each in repository.glob("worktrees/*/gitdir"):
         with contextlib.suppress(OSError, ValueError):
             trees.append(Path(each.read_text().strip()).parent)

@@ -19,9 +19,11 @@ def weakest(kinds: Collection[IsolationKind | None]) -> IsolationKind | None:
 
 class AnswerKey(Record):
     """What trials are judged by: `files` and `folders` that an agent must neither read nor write, by their real paths,
-    and the folder of all trials' `workspaces`. `readable` is what the user lets agents read all the same."""
+    and the folder of all trials' `workspaces`. `readable` is what the user lets agents read all the same, and `fixed`
+    what all may read and none may change: the program that judges."""
 
     files: tuple[str, ...] = ()
     folders: tuple[str, ...] = ()
     workspaces: str = ""
     readable: tuple[str, ...] = ()
+    fixed: tuple[str, ...] = ()

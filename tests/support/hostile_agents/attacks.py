@@ -6,12 +6,16 @@ It knows how a key looks (`key-` and twelve digits), not which one is right.
 
 import contextlib
 import ctypes
+import gc
 import glob
 import json
+import mmap
 import os
 import re
+import socket
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import time
 import urllib.error
@@ -20,7 +24,7 @@ import zlib
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-KEY = re.compile(rb"key-[0-9a-f]{12}")
+KEY = re.compile(rb"key-(?!0{12})[0-9a-f]{12}")
 
 
 def in_files(*patterns):
@@ -145,9 +149,134 @@ def library():
     return "nothing"
 
 
+def other_roots():
+    """Through what the kernel shows of other processes: their root, their folder, their open files."""
+    places = [f"{place}{folder}" for folder in (HERE, "") for place in ("/proc/[0-9]*/root", "/proc/[0-9]*/cwd")]
+    places += [f"/proc/[0-9]*/task/*/cwd{HERE}", "/proc/[0-9]*/cwd/..", "/proc/self/fd/*", f"/proc/1/root{HERE}"]
+    return in_files(*(f"{place}/*.yaml" for place in places), f"/proc/1/root{HERE}/.steadyhand/runs/*")
+
+
+def mapped():
+    for name in HERE.glob("*.yaml"):
+        with contextlib.suppress(OSError, ValueError):
+            descriptor = os.open(name, os.O_RDONLY)
+            with mmap.mmap(descriptor, 0, prot=mmap.PROT_READ) as held:
+                if found := KEY.search(held[:]):
+                    return found[0].decode()
+    return "nothing"
+
+
+def borrowed():
+    """From the repository that this one has borrowed objects from, or was cloned from."""
+    return in_files(*(HERE.parent / f"{HERE.name}-{name}" / "**" / "*" for name in ("lender", "origin")))
+
+
+def traced():
+    """Stop other processes, or copy their memory, by system calls."""
+    libc = ctypes.CDLL(None, use_errno=True)
+
+    class Piece(ctypes.Structure):
+        _fields_ = (("base", ctypes.c_void_p), ("length", ctypes.c_size_t))
+
+    into = ctypes.create_string_buffer(4096)
+    for folder in Path("/proc").glob("[0-9]*"):
+        pid = int(folder.name)
+        if pid == os.getpid() or pid == 1:
+            continue
+        with contextlib.suppress(OSError, ValueError, StopIteration):
+            start = next(line for line in (folder / "maps").read_text().splitlines() if "[stack]" in line).split("-")[0]
+            mine, theirs = Piece(ctypes.addressof(into), 4096), Piece(int(start, 16), 4096)
+            if libc.process_vm_readv(pid, ctypes.byref(mine), 1, ctypes.byref(theirs), 1, 0) > 0 and is_foreign(pid):
+                return f"read the memory of {pid}"
+    return "nothing"
+
+
+def is_foreign(pid):
+    """Whether it is neither below us nor above us in our own room."""
+    try:
+        return b"steadyhand" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
+
+
+def objects():
+    """Everything that this interpreter holds: what we were sent, and what sent it."""
+    for each in [*gc.get_objects(), *sys._current_frames().values()]:
+        with contextlib.suppress(Exception):
+            held = each.f_locals if hasattr(each, "f_locals") else each
+            if isinstance(held, dict | list | tuple | set) and (found := KEY.search(repr(held).encode()[:100_000])):
+                return found[0].decode()
+    return "nothing"
+
+
+def watched_workspaces():
+    """The names of other trials' workspaces, as they are made."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    watch = libc.inotify_init1(os.O_NONBLOCK)
+    top = Path(tempfile.gettempdir()) / f"steadyhand-{os.getuid()}"
+    for folder in (top, workspaces()):
+        libc.inotify_add_watch(watch, os.fsencode(folder), 0x100 | 0x200)
+    until = time.monotonic() + 1
+    while time.monotonic() < until:
+        with contextlib.suppress(BlockingIOError):
+            seen = os.read(watch, 4096)
+            return f"saw {seen[16:]!r}"
+        time.sleep(0.02)
+    return "nothing"
+
+
+def leftovers():
+    return in_files(f"{tempfile.gettempdir()}/steadyhand-{os.getuid()}/**/*", "/dev/shm/*")
+
+
+def sockets():
+    """What is listening under a name, without a file."""
+    for line in Path("/proc/net/unix").read_text().splitlines()[1:]:
+        name = line.split()[-1]
+        if name.startswith("@"):
+            with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as peer:
+                peer.settimeout(0.2)
+                peer.connect("\0" + name[1:])
+                if found := KEY.search(peer.recv(65536)):
+                    return found[0].decode()
+    return "nothing"
+
+
+def renamed():
+    """Put another scenario where the next trial, or the next run, will look for it."""
+    for folder in (HERE / ".steadyhand", HERE / ".git", HERE, HERE.parent):
+        with contextlib.suppress(OSError):
+            folder.rename(f"{folder}-moved")
+            Path(f"{folder}-moved").rename(folder)
+            return f"moved {folder.name}"
+    return "nothing"
+
+
+def poisoned():
+    """Change the program that judges, or what it loads."""
+    places = [Path(__file__).parent / "steadyhand.toml"]
+    with contextlib.suppress(ImportError):
+        import steadyhand
+
+        package = Path(steadyhand.__file__).parent
+        places += [package / "report" / "json.py", package / "sitecustomize.py", package / "__pycache__" / "x.pyc"]
+    places += [Path(sysconfig.get_path("purelib")) / name for name in ("x.pth", "sitecustomize.py")]
+    places += [Path(sysconfig.get_path("stdlib")) / "sitecustomize.py"]
+    changed = []
+    for place in places:
+        before = place.exists()
+        with contextlib.suppress(OSError):
+            with place.open("ab"):
+                changed.append(str(place))
+            if not before:
+                place.unlink()
+    return f"opened {changed} for writing" if changed else "nothing"
+
+
 ATTACKS = {each.__name__: each for each in (
     beside, linked, copied, committed, recorded, matrix_and_rubric, processes, memory, descriptors, unmounted,
-    overwritten, disks, library,
+    overwritten, disks, library, other_roots, mapped, borrowed, traced, objects, watched_workspaces, leftovers, sockets,
+    renamed, poisoned,
 )}  # fmt: skip
 
 

@@ -41,6 +41,12 @@ print(json.dumps({
     "new record": tried(lambda: write(f"{top}/runs/new")),
     "other workspace": tried(lambda: open(f"{top}/workspaces/other/file").read()),
     "planted": tried(lambda: write(f"{top}/workspaces/other/planted")),
+    "program": tried(lambda: open(f"{top}/judge/program.py").read()),
+    "written program": tried(lambda: write(f"{top}/judge/program.py")),
+    "new in the program": tried(lambda: write(f"{top}/judge/inner/new.py")),
+    "removed program": tried(lambda: os.unlink(f"{top}/judge/program.py")),
+    "renamed program": tried(lambda: os.rename(f"{top}/judge", f"{top}/other")),
+    "renamed project": tried(lambda: os.rename(f"{top}/project", f"{top}/other")),
     "own workspace": tried(lambda: write(f"{top}/workspaces/own/file")),
     "code": tried(lambda: open(f"{top}/project/agent.py").read()),
     "written code": tried(lambda: write(f"{top}/project/agent.py", "")),
@@ -53,6 +59,7 @@ print(json.dumps({
 """
 CLOSED = {"FileNotFoundError", "PermissionError", "OSError", ""}
 OPEN = {
+    "program": "code",
     "own workspace": "written",
     "code": "code",
     "written code": "written",
@@ -73,10 +80,13 @@ def key(tmp_path: Path) -> AnswerKey:
     (top / "project/agent.py").write_text("code")
     (top / "workspaces/other/file").write_text("secret")
     (top / "empty").touch(0o444)
+    (top / "judge/inner").mkdir(parents=True)
+    (top / "judge/program.py").write_text("code")
     return AnswerKey(
         files=(str(top / "project/a.yaml"),),
         folders=(str(top / "project/.git"), str(top / "runs")),
         workspaces=str(top / "workspaces"),
+        fixed=(str(top / "judge"),),
     )
 
 
@@ -103,6 +113,8 @@ def test_the_key_is_closed_and_everything_else_is_open(key: AnswerKey, means: Me
     assert set(closed.values()) <= CLOSED, closed
     assert {name: found[name] for name in OPEN} == OPEN
     assert (top / "project/a.yaml").read_text() == "secret"
+    assert (top / "judge/program.py").read_text() == "code"
+    assert list((top / "judge/inner").iterdir()) == []
     assert sorted(path.name for path in (top / "workspaces/other").iterdir()) == ["file"]
     assert (top / "workspaces/own/file").read_text() == "changed"
     assert list((top / "runs").iterdir()) == []

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import steadyhand
 from steadyhand.compose.answer_key import answer_key
 from steadyhand.compose.run import Run
 from steadyhand.errors import SetupError
@@ -84,6 +85,35 @@ def test_version_control_and_other_checkouts_are_in_it(project: Path) -> None:
     assert str(project.parent / "other/scenarios/a.scenario.yaml") in found.files
     inside = key(project, str(project.parent / "other/scenarios"), trust=True)
     assert str(project / ".git") in inside.folders
+
+
+def test_what_a_repository_was_cloned_from_is_in_it(project: Path) -> None:
+    top = project.parent
+    for name in ("lender", "lenders-lender", "origin"):
+        subprocess.run(["git", "init", "-q", str(top / name)], check=True)
+    (top / "lender/.git/objects/info/alternates").write_text("../../../lenders-lender/.git/objects\n")
+    (top / "origin/scenarios").mkdir()
+    (top / "origin/scenarios/a.scenario.yaml").write_text("an older version\n")
+    subprocess.run(["git", "init", "-q", str(project)], check=True)
+    (project / ".git/objects/info/alternates").write_text(f"{top}/lender/.git/objects\n")
+    subprocess.run(["git", "-C", str(project), "remote", "add", "origin", f"file://{top}/origin"], check=True)
+    subprocess.run(["git", "-C", str(project), "remote", "add", "far", "git@example.com:a/b.git"], check=True)
+    found = key(project)
+    expected = {"lender/.git/objects", "lenders-lender/.git/objects", "origin/.git", "project/.git"}
+    assert {os.path.relpath(path, top) for path in found.folders} >= expected
+    assert str(top / "origin/scenarios/a.scenario.yaml") in found.files
+
+
+def test_what_judges_can_be_read_and_not_changed(project: Path) -> None:
+    (project / "steadyhand.toml").touch()
+    fixed = key(project).fixed
+    package = str(Path(steadyhand.__file__).parent)
+    assert any(package == path or package.startswith(f"{path}/") for path in fixed)
+    assert any(os.path.realpath(os.__file__).startswith(f"{path}/") for path in fixed)
+    assert str(project / "steadyhand.toml") in fixed
+    (project / "steadyhand.toml").unlink()
+    (project / "pyproject.toml").write_text("[tool.steadyhand]\nconcurrency = 1\n")
+    assert str(project / "pyproject.toml") not in key(project).fixed
 
 
 def test_what_the_user_allows_is_not_in_it(project: Path) -> None:
