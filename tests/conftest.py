@@ -10,7 +10,6 @@ from collections.abc import Generator
 from pathlib import Path
 
 import pytest
-from _pytest.runner import runtestprotocol
 from hypothesis import settings
 
 # A shell's background job ignores interrupts from the start, and so would every program that a test starts.
@@ -36,18 +35,6 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.freeze()
         gc.set_threshold(10_000, 20, 20)  # tests leave little garbage, and import libraries that are scanned each time
         gc.enable()
-
-
-def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
-    """A quiet worker tells xdist of one phase of a passed test instead of three, and not of its start and end: half of
-    the messages' cost, for what nobody reads."""
-    options = item.config.option
-    if not hasattr(item.config, "workerinput") or options.verbose >= 0 or options.xmlpath or options.durations:
-        return None
-    for report in runtestprotocol(item, log=False, nextitem=nextitem):
-        if report.when == "call" or not report.passed:
-            item.ihook.pytest_runtest_logreport(report=report)
-    return True
 
 
 _numbers = itertools.count(1)

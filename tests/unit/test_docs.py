@@ -78,6 +78,13 @@ def test_every_module_named_on_a_map_exists(page: Path):
     assert missing_sources(page) == []
 
 
+def test_every_module_in_the_picture_exists():
+    picture = (ROOT / "docs" / "images" / "decision.svg").read_text(encoding="utf-8")
+    named = re.findall(r">([a-z_/0-9]+\.py)<", picture)
+    assert len(named) == 20
+    assert [each for each in named if not (SOURCE / each).is_file()] == []
+
+
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_every_path_into_the_source_exists(page: Path):
     folders = tuple(f"{each.name}/" for each in SOURCE.iterdir() if each.is_dir())
