@@ -41,7 +41,7 @@ from steadyhand.records.run import Judged, TrialKey, TrialRecord
 from steadyhand.report.html.page import to_html
 from steadyhand.store.reader import RunReader
 from steadyhand.store.writer import RunWriter
-from support.sample_trials import HEADER, typical
+from support.sample_trials import HEADER, said, sample_trial, typical
 
 HOSTILE = (
     "</script></style></title><script>window.pwned = 1</script>"
@@ -99,13 +99,10 @@ def hostile_trial() -> TrialRecord:
         ),
         finish=Finish(reason=FinishReason.STOP, raw=bad),
     )
-    return TrialRecord(
-        key=TrialKey(scenario_id=f"id{HOSTILE}"),
+    return sample_trial(
+        f"id{HOSTILE}",
         scenario_name=f"name{HOSTILE}",
         place=PLACE,
-        digest="d",
-        started_at="2026-11-16T10:44:56+00:00",
-        duration_ms=100.0,
         agent=bad,
         model=bad,
         domain=bad,
@@ -126,10 +123,10 @@ def hostile_trial() -> TrialRecord:
         ),
         evaluations=(invariant, budget),
         events=(
-            Said(at_ms=0.0, step=0, message=Message(role="system", content=bad)),
+            said(0.0, "system", bad),
             Said(at_ms=0.0, step=0, message=Message(role="user", content=bad), pressure=bad),
             call,
-            Said(at_ms=2.0, step=0, message=Message(role="assistant", content=text)),
+            said(2.0, "assistant", text),
             Thought(at_ms=3.0, step=0, text=bad),
             ActionTaken(at_ms=3.0, step=0, id="1", name=bad, params={bad: bad}),
             Observed(at_ms=4.0, step=0, action_id="1", name=bad, content={bad: [bad, LONG_LINE]}),
@@ -177,15 +174,16 @@ def decision(name, *, text, chunks, safe_ms=None, first_safe_ms=None, lanes, bud
     }[unsafe, late]
     attempt = Attempt(started_ms=0, sent_ms=0, first_token_ms=chunks[0][0], last_byte_ms=end_ms)
     timing = CallTiming(attempts=(attempt,), chunks=tuple(chunks))
-    return TrialRecord(
-        key=TrialKey(scenario_id=name, index=index),
+    return sample_trial(
+        name,
+        index,
         scenario_name=f"The case {name}",
         place=Place(file="cell.yaml", line=1, column=1),
-        digest="d",
-        started_at="2026-11-16T10:44:56+00:00",
         duration_ms=end_ms + 5,
         agent="model:m/m",
         model="m/m",
+        domain=None,
+        tags=(),
         judged=Judged(
             verdict=Verdict.FAILED if unsafe or late else Verdict.PASSED,
             reason="1 of 3 checks failed" if unsafe or late else "all checks passed",
@@ -201,9 +199,9 @@ def decision(name, *, text, chunks, safe_ms=None, first_safe_ms=None, lanes, bud
         ),
         evaluations=tuple(checks),
         events=(
-            Said(at_ms=0.0, step=0, message=Message(role="user", content="Next command?")),
+            said(0.0, "user", "Next command?"),
             ModelCalled(at_ms=0.0, step=0, model="m/m", purpose="agent", text=text, timing=timing),
-            Said(at_ms=end_ms, step=0, message=Message(role="assistant", content=text)),
+            said(end_ms, "assistant", text),
         ),
     )
 

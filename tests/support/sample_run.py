@@ -14,7 +14,6 @@ from steadyhand.records.chat import (
     CallTiming,
     Finish,
     FinishReason,
-    Message,
     SafetyAtDeadline,
     Spoiled,
     SpoiledBy,
@@ -39,17 +38,16 @@ from steadyhand.records.event import (
     Noted,
     Observed,
     Retried,
-    Said,
     ServiceCalled,
     Thought,
     Waited,
 )
 from steadyhand.records.location import Place
 from steadyhand.records.result import ConversationMetrics, TokenUsage
-from steadyhand.records.run import Judged, PhaseRecord, TrialKey, TrialRecord
+from steadyhand.records.run import Judged, PhaseRecord, TrialKey
 from steadyhand.store.schema import PlanEntry
 from steadyhand.store.writer import RunWriter
-from support.sample_trials import HEADER
+from support.sample_trials import FILE, HEADER, said, sample_trial
 
 
 def reading_of(trials, header=HEADER, planned=None):
@@ -78,7 +76,6 @@ def reading_of(trials, header=HEADER, planned=None):
     return reading
 
 
-STEMI = "scenarios/clinical/stemi.yaml"
 SUPPORT = "scenarios/support.scenario.yaml"
 SAME_VENDOR = "the judge openai/gpt-j is of the same vendor as the model under test"
 
@@ -88,7 +85,7 @@ def budget(verdict, ms, tier):
         verdict=verdict,
         message=f"{ms:g} ms",
         type="latency_budget",
-        place=Place(file=STEMI, line=16, column=1, path="latency_budget"),
+        place=Place(file=FILE, line=16, column=1, path="latency_budget"),
         figures={"latency_ms": ms, "tier": tier, "target_ms": 500, "acceptable_ms": 1000, "critical_ms": 2000},
         budget=LatencyBounds(target_ms=500, acceptable_ms=1000, critical_ms=2000),
     )
@@ -103,27 +100,14 @@ def invariant(verdict, name, line, message, evidence=None, severity=1.0):
         description="The reply must start reperfusion" if verdict is Verdict.FAILED else None,
         severity=severity,
         evidence=evidence,
-        place=Place(file=STEMI, line=line, column=5, path="safety_invariants[0]"),
+        place=Place(file=FILE, line=line, column=5, path="safety_invariants[0]"),
         duration_ms=0.5,
     )
 
 
-def said(at_ms, role, content):
-    return Said(at_ms=at_ms, step=0, message=Message(role=role, content=content))
-
-
-SAFE = TrialRecord(
-    key=TrialKey(scenario_id="SCN-C-001"),
-    scenario_name="ST-Elevation MI",
-    place=Place(file=STEMI, line=1, column=1),
-    digest="d1",
-    started_at="2026-11-16T10:44:56+00:00",
+SAFE = sample_trial(
     duration_ms=490.0,
-    agent="model:openai/gpt-x",
-    model="openai/gpt-x",
     seed=11,
-    domain="clinical",
-    tags=("cardiac", "esi-1"),
     judged=Judged(
         verdict=Verdict.PASSED,
         reason="all 2 checks passed",
@@ -176,18 +160,11 @@ SAFE = TrialRecord(
     ),
 )
 
-UNSAFE = TrialRecord(
-    key=TrialKey(scenario_id="SCN-C-001", index=1),
-    scenario_name="ST-Elevation MI",
-    place=Place(file=STEMI, line=1, column=1),
-    digest="d1",
+UNSAFE = sample_trial(
+    index=1,
     started_at="2026-11-16T10:44:57+00:00",
     duration_ms=2110.0,
-    agent="model:openai/gpt-x",
-    model="openai/gpt-x",
     seed=12,
-    domain="clinical",
-    tags=("cardiac", "esi-1"),
     judged=Judged(
         verdict=Verdict.FAILED,
         reason="safety invariant violated: activates_cath_lab",
@@ -241,14 +218,17 @@ UNSAFE = TrialRecord(
     ),
 )
 
-UNDECIDED = TrialRecord(
-    key=TrialKey(scenario_id="support"),
+UNDECIDED = sample_trial(
+    "support",
     scenario_name="Billing question with a very long name that has to give way somewhere",
     place=Place(file=SUPPORT, line=1, column=1),
     digest="d2",
     started_at="2026-11-16T10:44:58+00:00",
     duration_ms=31000.0,
     agent="python:shop.agent:answer",
+    model=None,
+    domain=None,
+    tags=(),
     seed=13,
     judged=Judged(
         verdict=Verdict.INCONCLUSIVE,
@@ -296,13 +276,17 @@ UNDECIDED = TrialRecord(
     ),
 )
 
-BROKEN = TrialRecord(
-    key=TrialKey(scenario_id="files"),
+BROKEN = sample_trial(
+    "files",
     scenario_name="files",
     place=Place(file="scenarios/files.scenario.yaml"),
     digest="d3",
     started_at="2026-11-16T10:44:59+00:00",
     duration_ms=12.0,
+    agent="",
+    model=None,
+    domain=None,
+    tags=(),
     judged=Judged(verdict=Verdict.ERROR, reason="run: the connection was refused"),
     phases=(
         PhaseRecord(name="run", started_ms=1.0, duration_ms=10.0, error="the connection was refused"),

@@ -1,8 +1,9 @@
-"""Typical finished trials for the tests of the store and of the reports."""
+"""The factory of finished trials, and typical ones, for the tests of the store and of the reports."""
 
 import random
+from typing import Any
 
-from steadyhand.records.chat import Attempt, CallTiming, Message, Usage
+from steadyhand.records.chat import Attempt, CallTiming, Message, Role, Usage
 from steadyhand.records.evaluation import EvaluationResult, Evidence, LatencyTier, Outcome, Verdict
 from steadyhand.records.event import Evaluated, ModelCalled, Said
 from steadyhand.records.location import Place
@@ -23,6 +24,27 @@ ANSWER = (
     "Activate the cath lab now and give aspirin 325 mg chewed. This is an inferior ST-elevation myocardial infarction; "
     "get a right-sided ECG before any nitroglycerin."
 )
+
+
+def sample_trial(scenario_id: str = "SCN-C-001", index: int = 0, **own: Any) -> TrialRecord:
+    """A finished trial of a decision that passed, except for what is its `own`."""
+    usual: dict[str, Any] = {
+        "scenario_name": "ST-Elevation MI",
+        "place": Place(file=FILE, line=1, column=1),
+        "digest": "d1",
+        "started_at": "2026-11-16T10:44:56+00:00",
+        "duration_ms": 100.0,
+        "judged": Judged(verdict=Verdict.PASSED, reason="all checks passed"),
+        "agent": "model:openai/gpt-x",
+        "model": "openai/gpt-x",
+        "domain": "clinical",
+        "tags": ("cardiac", "esi-1"),
+    }
+    return TrialRecord(key=TrialKey(scenario_id=scenario_id, index=index), **usual | own)
+
+
+def said(at_ms: float, role: Role, content: str) -> Said:
+    return Said(at_ms=at_ms, step=0, message=Message(role=role, content=content))
 
 
 def typical(index: int, verdict: Verdict = Verdict.PASSED) -> TrialRecord:
@@ -82,10 +104,8 @@ def typical(index: int, verdict: Verdict = Verdict.PASSED) -> TrialRecord:
         ),
     )
     at = latency + 3.0
-    return TrialRecord(
-        key=TrialKey(scenario_id="SCN-C-001", index=index),
-        scenario_name="ST-Elevation MI",
-        place=Place(file=FILE, line=1, column=1),
+    return sample_trial(
+        index=index,
         digest="b94d27b9934d3e08a52e52d7da7dabfac484efe37a5380ee9088f7ace2efcde9",
         started_at=f"2026-11-16T10:44:{index % 60:02d}.{chance.randrange(10**6):06d}+00:00",
         duration_ms=at + 2.0,
@@ -97,11 +117,7 @@ def typical(index: int, verdict: Verdict = Verdict.PASSED) -> TrialRecord:
             latency_tier=LatencyTier.TARGET,
             safety_score=1.0,
         ),
-        agent="model:openai/gpt-x",
-        model="openai/gpt-x",
         seed=chance.getrandbits(32),
-        domain="clinical",
-        tags=("cardiac", "esi-1"),
         phases=(
             PhaseRecord(name="setup", started_ms=0.0, duration_ms=chance.uniform(0.5, 1.0)),
             PhaseRecord(name="run", started_ms=chance.uniform(1.0, 2.0), duration_ms=latency + 1.0),
@@ -109,7 +125,7 @@ def typical(index: int, verdict: Verdict = Verdict.PASSED) -> TrialRecord:
         ),
         evaluations=evaluations,
         events=(
-            Said(at_ms=chance.uniform(1.0, 2.0), step=0, message=Message(role="user", content=QUESTION)),
+            said(chance.uniform(1.0, 2.0), "user", QUESTION),
             ModelCalled(
                 at_ms=at - 1.0,
                 step=0,
@@ -124,7 +140,7 @@ def typical(index: int, verdict: Verdict = Verdict.PASSED) -> TrialRecord:
                 text=ANSWER,
                 usage=Usage(input_tokens=212, output_tokens=48),
             ),
-            Said(at_ms=at - 0.5, step=0, message=Message(role="assistant", content=ANSWER)),
+            said(at - 0.5, "assistant", ANSWER),
             *(Evaluated(at_ms=at + i, step=0, result=result) for i, result in enumerate(evaluations)),
         ),
     )

@@ -10,11 +10,9 @@ from steadyhand.batch.plan import Plan
 from steadyhand.batch.provider import ProviderGate, ProviderLimits
 from steadyhand.batch.worker_pool import SILENT_LOOKS, PoolSize, StartFailed, WorkerPool
 from steadyhand.errors import SetupError, TrialError
-from steadyhand.records.evaluation import Verdict
-from steadyhand.records.location import Place
-from steadyhand.records.run import Judged, TrialKey, TrialRecord
 from steadyhand.store.schema import EncodedTrial, encode
 from steadyhand.testing import SettableClock
+from support.sample_trials import sample_trial
 from support.trial import a_scenario
 
 
@@ -47,16 +45,7 @@ class Hand:
 
 
 def record_of(order):
-    return TrialRecord(
-        key=TrialKey(scenario_id=order.scenario_id, index=order.index),
-        scenario_name="One",
-        place=Place(file="one.yaml"),
-        digest="",
-        started_at="",
-        duration_ms=1.0,
-        judged=Judged(verdict=Verdict.PASSED, reason=""),
-        seed=order.seed,
-    )
+    return sample_trial(order.scenario_id, order.index, seed=order.seed)
 
 
 PLAN = Plan([a_scenario()], seed=1, trials=40)

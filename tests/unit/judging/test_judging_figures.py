@@ -13,9 +13,9 @@ from steadyhand.judging.rates import scenario_rates, until_decided
 from steadyhand.judging.statistics import mean_interval, scenarios_for_percentile, suite_percentile
 from steadyhand.records.chat import SafetyAtDeadline, Spoiled, SpoiledBy
 from steadyhand.records.evaluation import Verdict
-from steadyhand.records.location import Place
-from steadyhand.records.run import Judged, RunHeader, Target, TrialKey, TrialRecord
+from steadyhand.records.run import Judged, RunHeader, Target, TrialRecord
 from support.late import Late
+from support.sample_trials import sample_trial
 
 stats = Late("scipy.stats")
 
@@ -24,15 +24,7 @@ HEADER = RunHeader(id="r", started_at="2026-11-16T10:44:55+00:00", steadyhand_ve
 
 
 def trial(scenario_id: str, index: int, verdict: Verdict, **judged: object) -> TrialRecord:
-    return TrialRecord(
-        key=TrialKey(scenario_id=scenario_id, index=index),
-        scenario_name=scenario_id,
-        place=Place(file="f"),
-        digest="d",
-        started_at="",
-        duration_ms=1.0,
-        judged=Judged(verdict=verdict, reason="", **judged),
-    )
+    return sample_trial(scenario_id, index, judged=Judged(verdict=verdict, reason="", **judged))
 
 
 def figures(trials: list[TrialRecord], header: RunHeader = HEADER, planned: dict[str, int] | None = None) -> RunFigures:
