@@ -188,7 +188,7 @@ def write_report(file: Path, content: Iterable[bytes]) -> list[str]:
             return []
         part = file.with_name(f".{file.name}.{os.getpid()}.part")
         try:
-            with part.open("wb") as stream:
+            with part.open("wb", buffering=1 << 20) as stream:
                 stream.writelines(content)
             part.replace(file)
         finally:

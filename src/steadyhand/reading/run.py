@@ -12,7 +12,7 @@ import msgspec
 
 from steadyhand.errors import ExitCode
 from steadyhand.judging.comparison_side import Sample
-from steadyhand.judging.cost import Prices
+from steadyhand.judging.cost import CostSummary, Prices, cost_of_trial
 from steadyhand.judging.figures import RunFigures
 from steadyhand.judging.invariance import VariantFindings, find_variants, with_variants
 from steadyhand.judging.rates import (
@@ -86,6 +86,7 @@ class Reading:
         self._wanted: dict[tuple[Any, ...], Gathering] = {}
         self._gathered: dict[tuple[Any, ...], Gathering] = {}
         self._from_summary: bool = False
+        self._last_cost: tuple[TrialRecord | None, CostSummary] = (None, CostSummary())
 
     @classmethod
     def open(cls, path: Path) -> Self:
@@ -118,6 +119,12 @@ class Reading:
     def source(self, file: str) -> str | None:
         """The text of a scenario file as it was when the run started; None if the record does not have it."""
         return self.reader.source(file)
+
+    def cost(self, trial: TrialRecord) -> CostSummary:
+        """What a trial cost. Of the one that is being read, several outputs want to know."""
+        if self._last_cost[0] is not trial:
+            self._last_cost = trial, cost_of_trial(trial, self.prices)
+        return self._last_cost[1]
 
     def read(self) -> Iterator[TrialRecord]:
         """Every trial, in planned order, once everything wanted has taken it in."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from steadyhand.judging.cost import CostSummary, Prices, cost_of_trial
+from steadyhand.judging.cost import CostSummary
 from steadyhand.judging.figures import FigureCollector
 from steadyhand.judging.trial import Alarm, alarm_of
 from steadyhand.records.evaluation import Outcome, Verdict
@@ -87,15 +87,16 @@ class Totals(msgspec.Struct):
     isolation: set[IsolationKind | None] = set()
     incidents: Incidents = msgspec.field(default_factory=Incidents)
 
-    def add(self, trial: TrialRecord, prices: Prices) -> None:
+    def add(self, trial: TrialRecord, cost: CostSummary) -> None:
         judged = trial.judged
         self.counts[judged.verdict] += 1
         if judged.outcome is not None:
             self.outcomes[judged.outcome] += 1
         if alarm := alarm_of(trial):
             self.alarms[alarm] += 1
-        self.spent = self.spent.plus(cost_of_trial(trial, prices))
-        self.warnings.update(warnings_of(trial))
+        self.spent = self.spent.plus(cost)
+        for warning in {event.message for event in trial.events if type(event) is Noted and event.level == "warning"}:
+            self.warnings[warning] += 1
         if reason := why_not_graded(trial):
             self.not_graded[judged.verdict, reason] += 1
         for talk in trial.conversations:
@@ -111,11 +112,11 @@ class TotalsFold:
     """Adds up the trials of a run as they are read: the only code that does."""
 
     def __init__(self, reading: Reading) -> None:
-        self._prices: Prices = reading.prices
+        self._reading: Reading = reading
         self.found: Totals = Totals()
 
     def add(self, trial: TrialRecord) -> None:
-        self.found.add(trial, self._prices)
+        self.found.add(trial, self._reading.cost(trial))
 
 
 class TrialTimes:
@@ -124,10 +125,6 @@ class TrialTimes:
     def __init__(self, reading: Reading) -> None:
         self.collector: FigureCollector = FigureCollector()
         self.add = self.collector.add
-
-
-def warnings_of(trial: TrialRecord) -> set[str]:
-    return {event.message for event in trial.events if type(event) is Noted and event.level == "warning"}
 
 
 def why_not_graded(trial: TrialRecord) -> str:

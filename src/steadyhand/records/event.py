@@ -327,10 +327,14 @@ def transcript_of(events: Iterable[AnyEvent]) -> tuple[Said, ...]:
 def answers_finish(events: Iterable[AnyEvent]) -> Finish | None:
     """How the agent's answers ended, the worst end of several. An answer that called tools which were then run does not
     count."""
+    found = [
+        event for event in events if type(event) is ModelCalled and event.purpose == "agent" and event.error is None
+    ]
+    if len(found) < 2:
+        return found[0].finish if found else None
     ends: dict[tuple[int | None, int | None], list[Finish | None]] = {}
-    for event in events:
-        if isinstance(event, ModelCalled) and event.purpose == "agent" and event.error is None:
-            ends.setdefault((event.step, event.turn), []).append(event.finish)
+    for event in found:
+        ends.setdefault((event.step, event.turn), []).append(event.finish)
     last = [calls[-1] for calls in ends.values()]
     broken = [finish for calls in ends.values() for finish in calls if finish is not None and finish.is_error]
     return worst_finish((*broken, *last))

@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, get_args
 
 from steadyhand.errors import SetupError
-from steadyhand.judging.cost import Prices, cost_of_trial, spent_on
+from steadyhand.judging.cost import Prices, spent_on
 from steadyhand.reading.run import Reading
 from steadyhand.records.base import csv_cell, plain_text
 from steadyhand.records.evaluation import EvaluationResult, check_ids
 from steadyhand.records.event import ModelCalled, transcript_of
-from steadyhand.records.run import TrialRecord
+from steadyhand.records.run import Spent, TrialRecord
 
 ColumnType: TypeAlias = Literal["text", "integer", "number", "boolean"]
 TableName: TypeAlias = Literal["trials", "evaluations", "calls"]
@@ -125,7 +125,7 @@ def rows_of(trial: TrialRecord, reading: Reading) -> dict[TableName, list[Row]]:
     """The rows of one trial in each table, in the order of `COLUMNS`."""
     key, prices = (reading.header.id, trial.key.scenario_id, trial.key.index), reading.prices
     return {
-        "trials": [(*key, *_trial(trial, prices))],
+        "trials": [(*key, *_trial(trial, reading.cost(trial).total))],
         "evaluations": [
             (*key, *_evaluation(check, result))
             for check, result in zip(check_ids(trial.evaluations), trial.evaluations, strict=True)
@@ -138,9 +138,8 @@ def rows_of(trial: TrialRecord, reading: Reading) -> dict[TableName, list[Row]]:
     }
 
 
-def _trial(trial: TrialRecord, prices: Prices) -> Row:
+def _trial(trial: TrialRecord, spent: Spent) -> Row:
     judged, rubric = trial.judged, trial.judged.rubric
-    spent = cost_of_trial(trial, prices).total
     return (
         trial.scenario_name,
         trial.place.file,

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from steadyhand.judging.cost import CostSummary, Prices, cost_of_trial
+from steadyhand.judging.cost import CostSummary
 from steadyhand.judging.figures import Figures
 from steadyhand.judging.rates import ScenarioRate, value_rates
 from steadyhand.judging.trial import alarm_of
@@ -52,7 +52,7 @@ def to_json(reading: Reading) -> Generator[bytes]:
     yield b'{"format":%d,\n"run":%b,\n"trials":[' % (REPORT_FORMAT, _encode(_run(reading.header)))
     separator = b"\n"
     for trial in reading.read():
-        yield separator + _encode(_trial(trial, reading.prices))
+        yield separator + _encode(_trial(trial, reading))
         separator = b",\n"
     summary = _copy(
         shapes.JsonSummary,
@@ -94,7 +94,7 @@ def _run(header: RunHeader) -> shapes.JsonRun:
     return _copy(shapes.JsonRun, header, canaries=canaries, shard=shard)
 
 
-def _trial(trial: TrialRecord, prices: Prices) -> trial_shapes.JsonTrial:
+def _trial(trial: TrialRecord, reading: Reading) -> trial_shapes.JsonTrial:
     judged, events = trial.judged, trial.events
     last = trial.conversations[-1] if trial.conversations else None
     finish = answers_finish(events)
@@ -136,7 +136,7 @@ def _trial(trial: TrialRecord, prices: Prices) -> trial_shapes.JsonTrial:
         safety_score=judged.safety_score,
         failure_classes=judged.failure_classes,
         alarm=alarm_of(trial),
-        rubric=_rubric(judged.rubric),
+        rubric=judged.rubric and _rubric(judged.rubric),
         termination_reason=last and last.termination_reason,
         terminated_early=last and last.terminated_early,
         conversations=trial.conversations,
@@ -153,9 +153,9 @@ def _trial(trial: TrialRecord, prices: Prices) -> trial_shapes.JsonTrial:
         notes=tuple([event for event in events if type(event) is Noted]),
         incidents=tuple([_incident(event) for event in events if isinstance(event, (Retried, Waited, Lagged))]),
         metrics=trial.metrics,
-        cost=_cost(cost_of_trial(trial, prices)),
-        earlier=tuple([_trial(earlier, prices) for earlier in trial.earlier]),
-        replaced=tuple([_trial(replaced, prices) for replaced in trial.replaced]),
+        cost=_cost(reading.cost(trial)),
+        earlier=tuple([_trial(earlier, reading) for earlier in trial.earlier]),
+        replaced=tuple([_trial(replaced, reading) for replaced in trial.replaced]),
     )
 
 
@@ -170,15 +170,27 @@ def _message(said: Said) -> trial_shapes.JsonMessage:
     )
 
 
-def _rubric(score: RubricScore | None) -> trial_shapes.JsonRubric | None:
-    return score and _copy(trial_shapes.JsonRubric, score, scored=score.overall is not None, judge=score.note)
+def _rubric(score: RubricScore) -> trial_shapes.JsonRubric:
+    return trial_shapes.JsonRubric(
+        name=score.name,
+        scored=score.overall is not None,
+        scores=score.scores,
+        overall=score.overall,
+        fabricated=score.fabricated,
+        evidence=score.evidence,
+        reason=score.reason,
+        judge=score.note,
+    )
 
 
 def trajectory_entries(trial: TrialRecord) -> tuple[trial_shapes.JsonTrajectoryEntry, ...]:
     """Entries of one type, in the order in which they began. Service calls are included; thoughts are not, where the
     transcript is not exported."""
+    done = [event for event in trial.events if type(event) is not Said and type(event) is not ModelCalled]
+    if not done:
+        return ()
     kept_back = {talk.step for talk in trial.conversations if not talk.transcript_exported}
-    events = [event for event in trial.events if type(event) is not Thought or event.step not in kept_back]
+    events = [event for event in done if type(event) is not Thought or event.step not in kept_back]
     found = [entry for event in without_repeated_actions(events) if (entry := _entry(event)) is not None]
     return tuple(sorted(found, key=lambda entry: entry.at_ms))
 
