@@ -15,6 +15,7 @@ from steadyhand.cli.terminal import say
 from steadyhand.compose.settings import Settings
 from steadyhand.errors import SetupError
 from steadyhand.reading.run import Reading
+from steadyhand.records.base import first_few
 from steadyhand.records.config import RunOptions
 from steadyhand.records.evaluation import Verdict
 from steadyhand.records.run import TrialRecord
@@ -103,5 +104,4 @@ def _chosen(
 
 
 def _some(rows: list[TrialRow]) -> str:
-    named = ", ".join(str(row.key) for row in rows[:_SHOWN])
-    return (named + (f" and {len(rows) - _SHOWN} more" if len(rows) > _SHOWN else "")) or "none"
+    return first_few([row.key for row in rows], _SHOWN) or "none"

@@ -17,6 +17,7 @@ from steadyhand.compose.trust import require_trusted_record
 from steadyhand.engine.limits import LagMonitor, SpendingLimit
 from steadyhand.errors import SetupError, StoreError
 from steadyhand.judging.cost import Prices
+from steadyhand.records.base import first_few
 from steadyhand.records.config import RunOptions, Selection
 from steadyhand.records.run import PlannedTrial, TrialKey, TrialRecord
 from steadyhand.records.scenario import Scenario
@@ -53,8 +54,7 @@ class Origin:
         known = {scenario.id: scenario for scenario in loaded}
         gone = [scenario_id for scenario_id in self.numbers if scenario_id not in known]
         if gone:
-            more = f" and {len(gone) - 3} more" if len(gone) > 3 else ""
-            raise SetupError(f"no longer in the files of run {self.id}: {', '.join(gone[:3])}{more}; put them back")
+            raise SetupError(f"no longer in the files of run {self.id}: {first_few(gone, 3)}; put them back")
         found: list[Scenario] = []
         for scenario_id, numbers in self.numbers.items():
             rubric = options.rubric or known[scenario_id].rubric

@@ -24,6 +24,7 @@ from steadyhand.compose.trust import require_trusted_record
 from steadyhand.compose.variants import variant_origins, with_originals
 from steadyhand.errors import SetupError
 from steadyhand.reading.run import Reading
+from steadyhand.records.base import first_few
 from steadyhand.records.config import RunOptions, Selection, declared_by
 from steadyhand.records.evaluation import Verdict
 from steadyhand.records.run import CanaryTally, RunHeader, Shard, TrialKey
@@ -64,10 +65,7 @@ def only_scenarios(loaded: Sequence[Scenario], options: RunOptions) -> list[Scen
         return list(loaded)
     known = {scenario.id for scenario in loaded}
     if gone := [each for each in options.only if each not in known]:
-        more = f" and {len(gone) - _NAMED} more" if len(gone) > _NAMED else ""
-        raise SetupError(
-            f"no longer in the files: {', '.join(gone[:_NAMED])}{more}; restore them, or run without --failed-of"
-        )
+        raise SetupError(f"no longer in the files: {first_few(gone, _NAMED)}; restore them, or run without --failed-of")
     wanted = set(options.only)
     return with_originals([scenario for scenario in loaded if scenario.id in wanted], loaded)
 

@@ -20,7 +20,7 @@ from steadyhand.plugins.plugin import EnvironmentSettings
 from steadyhand.plugins.resolve import names_code
 from steadyhand.ports.agent import agent_facts
 from steadyhand.ports.evaluator import runs_commands
-from steadyhand.records.base import shorten
+from steadyhand.records.base import first_few, shorten
 from steadyhand.records.config import Option, RunOptions, declared_by
 from steadyhand.records.location import Place
 from steadyhand.records.scenario import Converse, RunCode, Scenario, leaf_specs
@@ -63,9 +63,8 @@ def trust_requests(cast: Cast, settings: Settings) -> list[TrustRequest]:
 def untrusted(found: Sequence[TrustRequest], project: Project) -> str:
     """One line: what would have run, and how to allow it."""
     listed = [f"{named.what} ({named.place})" for named in dict.fromkeys(found)]
-    more = f"; and {len(listed) - _SHOWN} more" if len(listed) > _SHOWN else ""
     return (
-        f"outside the project {project.folder}, --trust is needed to use {'; '.join(listed[:_SHOWN])}{more}. "
+        f"outside the project {project.folder}, --trust is needed to use {first_few(listed, _SHOWN, between='; ')}. "
         "Nothing was run; check the files before you trust them"
     )
 

@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from steadyhand.records.base import Record, counted
+from steadyhand.records.base import Record, counted, first_few
 from steadyhand.records.chat import SafetyTimeline
 from steadyhand.records.evaluation import (
     EMPTY_REPLY,
@@ -291,8 +291,7 @@ def without_secrecy(judged: Judged, evaluations: Sequence[EvaluationResult], ope
         return judged
     if any(invariant.verdict is Verdict.FAILED for invariant in invariants_of(evaluations)):
         return judged
-    more = f" and {len(opened) - 1} more" if len(opened) > 1 else ""
-    reason = f"the agent opened what the trial is judged by: {opened[0]}{more}"
+    reason = f"the agent opened what the trial is judged by: {first_few(opened, 1)}"
     return msgspec.structs.replace(judged, verdict=Verdict.INCONCLUSIVE, reason=reason)
 
 
@@ -309,9 +308,7 @@ def described(evaluation: EvaluationResult, message: str | None = None) -> str:
 
 def named(evaluations: Sequence[EvaluationResult]) -> str:
     """The first few names, without repeats, and how many more there are."""
-    names = list(dict.fromkeys(label(evaluation) for evaluation in evaluations))
-    rest = len(names) - _NAMED
-    return ", ".join(names[:_NAMED]) + (f" and {rest} more" if rest > 0 else "")
+    return first_few(dict.fromkeys(map(label, evaluations)), _NAMED)
 
 
 def invariants_of(evaluations: Iterable[EvaluationResult]) -> list[EvaluationResult]:

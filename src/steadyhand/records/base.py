@@ -178,6 +178,13 @@ def shorten(
     return f"{mark + gap if first else ''}{text[first:last]}{gap + mark if last < length else ''}"
 
 
+def first_few(named: Iterable[object], most: int, *, between: str = ", ") -> str:
+    """Such as `a, b and 2 more`."""
+    listed = list(named)
+    rest = f"{between.rstrip(', ')} and {len(listed) - most} more" if len(listed) > most else ""
+    return between.join(map(str, listed[:most])) + rest
+
+
 def counted(number: int, noun: str, plural: str = "") -> str:
     """Such as `1 trial` and `2 trials`."""
     return f"{number} {noun if number == 1 else plural or noun + 's'}"

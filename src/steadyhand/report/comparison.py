@@ -17,6 +17,7 @@ from steadyhand.judging.run_comparison import (
     TimesComparison,
     TrialExcerpt,
 )
+from steadyhand.records.base import first_few
 from steadyhand.report.table import Cell, Page, Quote, no_commands, one_line, render_table
 from steadyhand.report.wording import milliseconds
 
@@ -207,9 +208,7 @@ def _render_side(each: SideComparison, confidence: float, page: Page) -> Iterato
     if len(each.changes) > len(shown):
         yield f"Excerpts of {len(shown)} of {len(each.changes)} changed scenarios; --markdown and --json have more."
     for words, units in apart(each):
-        listed = ", ".join(one_line(unit) for unit in units[:_LISTED])
-        more = f" and {len(units) - _LISTED} more" if len(units) > _LISTED else ""
-        yield from page.wrap(f"Not compared, {words}: {listed}{more}")
+        yield from page.wrap(f"Not compared, {words}: {first_few(map(one_line, units), _LISTED)}")
 
 
 def _excerpt(change: Change, page: Page) -> Iterator[str]:

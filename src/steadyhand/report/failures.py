@@ -12,6 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 from steadyhand.judging.trial import described, label
+from steadyhand.records.base import first_few
 from steadyhand.records.evaluation import EvaluationResult, Verdict, check_ids
 from steadyhand.records.run import TrialRecord
 from steadyhand.report.details import check_text, explained_classes, render_details
@@ -46,10 +47,8 @@ class _Block(msgspec.Struct):
     def counted(self, planned: Mapping[str, int]) -> str:
         """Such as `2 of 3 trials: #0, #2`; nothing for a scenario of one trial."""
         if len(self.trials) > 1:
-            names = ", ".join(one_line(each) for each in list(self.trials)[:_LISTED])
-            rest = len(self.trials) - _LISTED
-            more = f" and {rest} more" if rest > 0 else ""
-            return f"{self.count} trials of {len(self.trials)} scenarios: {names}{more}"
+            names = first_few(map(one_line, self.trials), _LISTED)
+            return f"{self.count} trials of {len(self.trials)} scenarios: {names}"
         ((scenario_id, numbers),) = self.trials.items()
         total = planned.get(scenario_id, 0)
         if total <= 1:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from steadyhand.errors import ExitCode
 from steadyhand.judging.gate import Doubt, GateResult, Rule, Violation
-from steadyhand.records.base import counted
+from steadyhand.records.base import counted, first_few
 from steadyhand.report.github import annotation
 from steadyhand.report.table import Page, Quote, no_commands, one_line, visible
 
@@ -54,14 +54,13 @@ def violation_groups(result: GateResult) -> Iterator[tuple[Rule, str, list[Viola
 
 def doubt_sentences(result: GateResult, quote: Quote) -> Iterator[str]:
     for doubt in result.doubts:
-        units = ", ".join(quote(each) for each in doubt.units[:_LISTED])
-        more = f" and {len(doubt.units) - _LISTED} more" if len(doubt.units) > _LISTED else ""
+        units = first_few(map(quote, doubt.units), _LISTED)
         doubted = _DOUBTS[doubt.kind]
         if doubt.kind == "undecided_trials":
-            doubted = f"{doubted} in {units}{more}." if units else f"{doubted}."
+            doubted = f"{doubted} in {units}." if units else f"{doubted}."
             yield f"{doubted} `steadyhand resume` retries errors."
         else:
-            yield f"{doubted} {units}{more}." if units else doubted
+            yield f"{doubted} {units}." if units else doubted
 
 
 def statistics_sentences(result: GateResult, quote: Quote) -> Iterator[str]:

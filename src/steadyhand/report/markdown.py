@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from steadyhand.judging.gate import GateResult
 from steadyhand.judging.run_comparison import Change, Comparison, SideComparison, TrialExcerpt
+from steadyhand.records.base import first_few
 from steadyhand.report.comparison import (
     CHANGE_COLUMNS,
     HEADINGS,
@@ -75,9 +76,7 @@ def _side(each: SideComparison, confidence: float) -> Iterator[str]:
         for change, _ in changes:
             yield from _transcripts(change)
     for words, units in apart(each):
-        listed = ", ".join(map(code, units[:_LISTED]))
-        more = f" and {len(units) - _LISTED} more" if len(units) > _LISTED else ""
-        yield f"Scenarios not compared, {words}: {listed}{more}"
+        yield f"Scenarios not compared, {words}: {first_few(map(code, units), _LISTED)}"
         yield ""
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TextIO
 from steadyhand.judging.cost import Prices, cost_of_trial
 from steadyhand.ports.observer import RunObserver, reads_whole_trials
 from steadyhand.reading.totals import Incidents
-from steadyhand.records.base import counted
+from steadyhand.records.base import counted, first_few
 from steadyhand.records.evaluation import Verdict
 from steadyhand.records.run import CallWait, RunHeader, RunHealth, Spent, TrialKey, TrialRecord
 from steadyhand.redaction import Redactor
@@ -294,11 +294,9 @@ class LiveProgress:
         """The scenarios with trials in progress, each once, such as `stemi (3), sepsis and 2 more`."""
         trials = Counter(key.scenario_id for key in self._running.copy())
         shown = [
-            clip(one_line(scenario), 24) + (f" ({count})" if count > 1 else "")
-            for scenario, count in list(trials.items())[:_SHOWN]
+            clip(one_line(scenario), 24) + (f" ({count})" if count > 1 else "") for scenario, count in trials.items()
         ]
-        rest = len(trials) - _SHOWN
-        return ", ".join(shown) + (f" and {rest} more" if rest > 0 else "")
+        return first_few(shown, _SHOWN)
 
 
 def _named(key: TrialKey) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from steadyhand.judging.rates import Tally
+from steadyhand.records.base import first_few
 from steadyhand.records.run import RunHeader
 from steadyhand.report.table import Cell, Page, one_line, render_table
 from steadyhand.report.wording import seconds
@@ -75,12 +76,11 @@ def _row(run: RunEntry, saved: int) -> tuple[Cell, ...]:
         return (Cell(text=run.id), Cell(), Cell(text="unreadable", style="bad"), *blank)
     tally = Tally.of(run.counts, planned=run.header.planned - saved)
     targets = _targets(run.header)
-    more = f" and {len(targets) - 1} more" if len(targets) > 1 else ""
     return (
         Cell(text=run.id),
         Cell(text=run.header.started_at[:19].replace("T", " ")),
         Cell(text=run.status, style="good" if run.status == "finished" else "fair"),
-        Cell(text=one_line(targets[0]) + more if targets else ""),
+        Cell(text=first_few(map(one_line, targets), 1)),
         *(_count(count, verdict) for verdict, count in tally.by_verdict.items()),
         _count(tally.not_run, "fair"),
         Cell(text=_kind(run.header)),

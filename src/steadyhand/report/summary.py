@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from steadyhand.reading.run import Reading
+from steadyhand.records.base import first_few
 from steadyhand.records.evaluation import Outcome, Verdict
 from steadyhand.report.html.overview import Overview
 from steadyhand.report.markdown import code, table
@@ -32,7 +33,8 @@ def _lines(run: Overview) -> Iterator[str]:
     not_run = f", {trials.saved} saved" if trials.saved else ""
     not_run += f", {trials.not_run} not run" if trials.not_run else ""
     state = "" if status == "finished" else f" ({status})"
-    yield f"Run {_cell_text(run.reading.header.id)}{state}: {counts or 'no trials'}{not_run}. Targets: {_targets(run)}."
+    targets = first_few([_cell_text(target, 80) for target in run.targets], 4) or "none"
+    yield f"Run {_cell_text(run.reading.header.id)}{state}: {counts or 'no trials'}{not_run}. Targets: {targets}."
     yield ""
     if trials.missed_alarms or trials.false_alarms:
         yield f"**Missed alarms: {trials.missed_alarms}. False alarms: {trials.false_alarms}.**"
@@ -48,11 +50,6 @@ def _lines(run: Overview) -> Iterator[str]:
         yield from (f"- {count} x {_cell_text(reason)}" for reason, count in run.not_graded)
         yield ""
     yield f"Used: {_cell_text(run.cost)}"
-
-
-def _targets(run: Overview) -> str:
-    more = f" and {len(run.targets) - 4} more" if len(run.targets) > 4 else ""
-    return ", ".join(_cell_text(target, 80) for target in run.targets[:4]) + more or "none"
 
 
 def _outcomes(run: Overview) -> Iterator[str]:

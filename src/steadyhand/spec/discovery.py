@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from steadyhand.records.base import counted
+from steadyhand.records.base import counted, first_few
 from steadyhand.records.location import Place, Problem
 from steadyhand.suggestion import nearest
 
@@ -30,9 +30,8 @@ def skip_notes(passed_over: Mapping[str, Sequence[str]]) -> Iterator[str]:
     for reason, files in passed_over.items():
         if not files:
             continue
-        more = f" and {len(files) - _SHOWN} more" if len(files) > _SHOWN else ""
         what = "YAML file" if reason is NOT_OURS else "folder" if reason is _LINKED else "file"
-        yield f"skipped {counted(len(files), what)} ({reason}): {', '.join(files[:_SHOWN])}{more}"
+        yield f"skipped {counted(len(files), what)} ({reason}): {first_few(files, _SHOWN)}"
 
 
 class Found(NamedTuple):

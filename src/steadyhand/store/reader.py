@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from steadyhand.errors import DamagedRecord, StoreError
-from steadyhand.records.base import Record
+from steadyhand.records.base import Record, first_few
 from steadyhand.records.evaluation import Outcome, Verdict
 from steadyhand.records.location import Place
 from steadyhand.records.run import Judged, RunHeader, TrialKey, TrialRecord
@@ -362,10 +362,11 @@ def find_run(folder: Path, name: str) -> Path:
     if len(found) == 1:
         return found[0]
     if found:
-        raise StoreError(f"{name!r} matches {len(found)} runs: {_some(found)}; give more of the id")
+        matching = first_few([path.stem for path in found], _SHOWN)
+        raise StoreError(f"{name!r} matches {len(found)} runs: {matching}; give more of the id")
     if Path(name).is_file():
         return Path(name)
-    there = f"runs there: {_some(paths)}" if paths else "there are no runs yet"
+    there = f"runs there: {first_few([path.stem for path in paths], _SHOWN)}" if paths else "there are no runs yet"
     raise StoreError(f"no run {name!r} in {folder}, and no such file; {there}")
 
 
@@ -379,11 +380,6 @@ def _changed_ns(path: Path) -> int:
         return path.stat().st_mtime_ns
     except OSError:  # a link to nowhere or to itself, or a file that has just gone
         return 0
-
-
-def _some(paths: list[Path]) -> str:
-    rest = len(paths) - _SHOWN
-    return ", ".join(path.stem for path in paths[:_SHOWN]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def _entry(path: Path) -> RunEntry:

@@ -18,7 +18,7 @@ from steadyhand.errors import ModelError, SetupError
 from steadyhand.plugins.plugin import JudgeSettings, Options, read_options
 from steadyhand.ports.agent import Judgement, NoJudgement, Question, TrialContext
 from steadyhand.ports.model import ChatModel
-from steadyhand.records.base import Record, shorten
+from steadyhand.records.base import Record, first_few, shorten
 from steadyhand.records.chat import ChatRequest, ChatResponse, Message
 from steadyhand.records.evaluation import JudgeNote, Material, Rubric, RubricScore
 from steadyhand.records.event import Visible
@@ -134,7 +134,7 @@ class LlmJudge:
 
 def _unseen(missing: tuple[str, ...], note: JudgeNote) -> NoJudgement:
     """The judgement could depend on what the judge cannot see, so the judge is not asked."""
-    listed = "; ".join(missing[:3]) + (f"; and {len(missing) - 3} more" if len(missing) > 3 else "")
+    listed = first_few(missing, 3, between="; ")
     reason = f"the judge was not asked, because it cannot be shown everything: {listed}"
     return NoJudgement(reason, note=replace(note, not_shown=missing))
 
