@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import TypeVar
 
 from steadyhand.records.base import Record
-from steadyhand.records.chat import Attempt, Purpose, SpoiledBy
+from steadyhand.records.chat import Purpose, SpoiledBy
 from steadyhand.records.config import Price
 from steadyhand.records.event import AnyEvent, ModelCalled
 from steadyhand.records.run import RunHeader, Spent, TrialRecord
@@ -152,13 +152,9 @@ def price_of_call(call: ModelCalled, price: Price) -> float | None:
 
 
 def may_cost_more(call: ModelCalled) -> int:
-    """The number of its failed attempts that the server may charge for."""
-    return sum(1 for attempt in call.timing.attempts if _may_be_charged(attempt))
-
-
-def _may_be_charged(attempt: Attempt) -> bool:
-    """Whether a failed attempt got far enough that the server may charge for it. A refusal is free."""
-    return attempt.error is not None and attempt.sent_ms is not None and attempt.status in (None, 200)
+    """The number of its failed attempts that got far enough for the server to charge for them. A refusal is free."""
+    failed = [attempt for attempt in call.timing.attempts if attempt.error is not None]
+    return sum(attempt.sent_ms is not None and attempt.status in (None, 200) for attempt in failed)
 
 
 def cost_of(events: Iterable[AnyEvent], prices: Prices) -> CostSummary:

@@ -215,6 +215,7 @@ def _together(name: str, header: RunHeader, samples: Sequence[_Sample]) -> Figur
         return [math.fsum(value or 0.0 for value in values) / len(values) for values in found]
 
     shares = mean_of(lambda passed, tried: passed / tried) or []
+    safety = [_mean(_joined(cluster, lambda found: found.safety)) for cluster in decided]
     low, high = mean_interval(shares, CONFIDENCE) or (None, None)
     rates = [each.rate for each in samples]
     return Figures(
@@ -233,12 +234,8 @@ def _together(name: str, header: RunHeader, samples: Sequence[_Sample]) -> Figur
         pass_hat_k=_by_k(lambda k: _mean(mean_of(lambda passed, tried: pass_hat_k(passed, tried, k)) or [])),
         latency=_clustered_times(decided, lambda found: (found.latency, found.latency_left_out)),
         time_to_safe=_clustered_times(decided, lambda found: (found.time_to_safe, found.safe_left_out)),
-        safety=_mean([value for cluster in decided if (value := _mean(_joined(cluster, _safety))) is not None]),
+        safety=_mean([value for value in safety if value is not None]),
     )
-
-
-def _safety(found: _Collected) -> Sequence[float]:
-    return found.safety
 
 
 def _joined(cluster: Iterable[_Sample], values: Callable[[_Collected], Sequence[float]]) -> list[float]:

@@ -40,7 +40,10 @@ def materials_of(
         for number, message in enumerate(said, start=1)
         if "messages" in parts
     ]
-    pieces += _actions(result.trajectory) if "actions" in parts else []
+    if "actions" in parts:
+        lines = [_line(_entry(step)) for step in result.trajectory if step.type != "thought"]
+        whole = not any(step.cut for step in result.trajectory)
+        pieces += _listed("actions taken, and their results", lines, whole=whole)
     pieces += _service_calls(result.service_calls) if "actions" in parts else []
     pieces += _files(result.files, before) if "files" in parts else []
     if final is None:
@@ -76,11 +79,6 @@ def _ending(result: ExecutionResult) -> str:
     if result.stderr:
         facts["stderr"] = result.stderr
     return _line(facts)
-
-
-def _actions(trajectory: tuple[TrajectoryStep, ...]) -> list[Material]:
-    lines = [_line(_entry(step)) for step in trajectory if step.type != "thought"]
-    return _listed("actions taken, and their results", lines, whole=not any(step.cut for step in trajectory))
 
 
 def _service_calls(calls: tuple[ServiceCalled, ...]) -> list[Material]:

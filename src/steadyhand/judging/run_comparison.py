@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -234,6 +234,8 @@ def _compared(
     finding: Finding = "cannot_tell"
     if rates.suite is not None and p_adjusted is not None and p_adjusted <= alpha and rates.suite.difference:
         finding = "better" if rates.suite.difference > 0 else "worse"
+    # The most significant first; among equals, the worst.
+    by_size = sorted(rates.scenarios, key=lambda each: (each.p_adjusted, each.p_value, each.difference))
     return SideComparison(
         a=first.name,
         b=other.name,
@@ -242,15 +244,10 @@ def _compared(
         p_adjusted=p_adjusted,
         not_paired=pairing.not_paired,
         differs=dict(pairing.differs),
-        changes=[_change(each, pairing, alpha) for each in _by_size(rates.scenarios) if each.difference],
+        changes=[_change(each, pairing, alpha) for each in by_size if each.difference],
         latency=_times(pairing.pairs, confidence, safe=False),
         time_to_safe=_times(pairing.pairs, confidence, safe=True),
     )
-
-
-def _by_size(scenarios: Iterable[ScenarioDifference]) -> list[ScenarioDifference]:
-    """The most significant first; among equals, the worst."""
-    return sorted(scenarios, key=lambda each: (each.p_adjusted, each.p_value, each.difference))
 
 
 def _change(each: ScenarioDifference, pairing: _Pairing, alpha: float) -> Change:

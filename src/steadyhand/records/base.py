@@ -327,7 +327,7 @@ class _Plain:
     def _other(self, value: Any, depth: int) -> Any:
         """Records, dates, UUIDs and similar values as msgspec writes them; anything else as its text."""
         try:
-            written = msgspec.to_builtins(value, builtin_types=(bytes,), enc_hook=_as_text)
+            written = msgspec.to_builtins(value, builtin_types=(bytes,), enc_hook=lambda held: plain_text(str(held)))
         except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError):
             written = str(value)
         return self.copy(written, depth)
@@ -346,10 +346,6 @@ def _integer(value: int) -> int | str:
     if _SMALLEST <= value < _LARGEST:
         return value
     return str(value) if value.bit_length() < 10_000 else hex(value)
-
-
-def _as_text(value: Any) -> str:
-    return plain_text(str(value))
 
 
 def _reason(error: Exception) -> str:

@@ -123,7 +123,9 @@ def render_details(
     for phase in trial.phases:
         if phase.error and phase.error not in trial.judged.reason:
             yield from _field(page, f"in {phase.name}", phase.error, _INDENT)
-    for name, value in (*_facts(trial, open_checks), *_incidents(trial)):
+    incidents = shown_incidents(Incidents.of(trial))
+    unnamed = [each for each in incidents if each[0] != "lag" or not trial.judged.latency_spoiled]
+    for name, value in (*_facts(trial, open_checks), *unnamed):
         yield from _field(page, name, value, _INDENT)
     yield from render_endings(trial, page)
     if times := _times(trial):
@@ -176,12 +178,6 @@ def explained_classes(classes: Iterable[FailureClass]) -> str:
 def explained_class(each: FailureClass) -> str:
     """Such as `class D: too late`."""
     return f"class {each}: {_CLASSES[each]}"
-
-
-def _incidents(trial: TrialRecord) -> Iterator[tuple[str, str]]:
-    """Those that the reason for an ungraded latency does not already name."""
-    incidents = shown_incidents(Incidents.of(trial))
-    return (each for each in incidents if each[0] != "lag" or not trial.judged.latency_spoiled)
 
 
 def _facts(trial: TrialRecord, open_checks: Iterable[EvaluationResult]) -> Iterator[tuple[str, str]]:

@@ -244,7 +244,9 @@ def export_tables(reading: Reading, folder: Path, table_format: TableFormat) -> 
 
     Raises `SetupError` when a package is missing, `OSError` when a file cannot be written.
     """
-    make = _writers()[table_format]
+    makers: dict[TableFormat, Callable[[Path, tuple[Column, ...]], TableWriter]]
+    makers = {"jsonl": _JsonLines, "csv": _Csv, "parquet": _Parquet}
+    make = makers[table_format]
     folder.mkdir(parents=True, exist_ok=True)
     files = {table: folder / f"{table}.{table_format}" for table in TABLES}
     parts = {table: file.with_name(f".{file.name}.{os.getpid()}.part") for table, file in files.items()}
@@ -265,10 +267,6 @@ def export_tables(reading: Reading, folder: Path, table_format: TableFormat) -> 
         for table, part in parts.items():
             part.replace(files[table])
     return {files[table]: count for table, count in counts.items()}
-
-
-def _writers() -> dict[TableFormat, Callable[[Path, tuple[Column, ...]], TableWriter]]:
-    return {"jsonl": _JsonLines, "csv": _Csv, "parquet": _Parquet}
 
 
 class _JsonLines:

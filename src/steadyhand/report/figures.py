@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 
 from steadyhand.judging.figures import CLUSTERED, Figures, RunFigures, TimeFigures
-from steadyhand.judging.statistics import Percentile, trials_for_bound
+from steadyhand.judging.statistics import trials_for_bound
 from steadyhand.records.base import counted
 from steadyhand.records.evaluation import Verdict
 from steadyhand.report.table import Cell, Page, one_line, render_table
@@ -154,10 +154,8 @@ def _percentiles(times: TimeFigures, noun: str) -> str:
 
 def _median(times: TimeFigures) -> str:
     found = next((each for each in times.percentiles if each.q == 0.5), None)
-    return "" if found is None else _value(found)
-
-
-def _value(found: Percentile) -> str:
+    if found is None:
+        return ""
     return f"needs {found.needed}" if found.value is None else _time(found.value)
 
 

@@ -151,7 +151,8 @@ class OtelExporter:
             request = urllib.request.Request(  # noqa: S310 - checked in endpoint_of
                 self._target.url, data=json.dumps(export_of(spans)).encode(), headers=headers
             )
-            with _opener().open(request, timeout=self._target.timeout_s) as answer:
+            opener = urllib.request.build_opener(_NoRedirect)
+            with opener.open(request, timeout=self._target.timeout_s) as answer:
                 answer.read()
         except Exception as error:  # noqa: BLE001 - whatever it is, it costs these trials' export and nothing else
             self.problem = str(error) or type(error).__name__
@@ -166,10 +167,6 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
         self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
     ) -> None:
         raise OSError(f"it redirects ({code}) to {newurl}, which is not followed; give that URL if it is right")
-
-
-def _opener() -> urllib.request.OpenerDirector:
-    return urllib.request.build_opener(_NoRedirect)
 
 
 def export_of(spans: list[dict[str, Any]]) -> dict[str, Any]:

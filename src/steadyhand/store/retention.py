@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -34,7 +34,8 @@ def prunable(
         else:
             stays.append(run.header)
     while stays:
-        for source in _sources(stays.pop()):
+        run = stays.pop()
+        for source in (run.origin, run.failed_of, *run.merged_from):
             if source in old:
                 header = old.pop(source).header
                 stays += [] if header is None else [header]
@@ -48,11 +49,6 @@ def _started(header: RunHeader) -> datetime:
     except ValueError:
         return datetime.max.replace(tzinfo=UTC)
     return started if started.tzinfo is not None else started.replace(tzinfo=UTC)
-
-
-def _sources(header: RunHeader) -> Iterator[str]:
-    """The runs that a run was derived from."""
-    yield from (each for each in (header.origin, header.failed_of, *header.merged_from) if each is not None)
 
 
 def named_in_project(folder: Path, ids: set[str]) -> frozenset[str]:

@@ -53,11 +53,12 @@ def overview_part(run: Overview) -> Markup:
     """The overview as HTML: the headline, the outcomes, worst first, the grid and the latencies."""
     rows = latency_rows(run.lines)
     worst = _worst(run.lines)
+    trials = counted(run.reading.summary.finished, "trial")
     return fragment(
         "overview.html",
         run=run,
         started=run.reading.header.started_at[:16].replace("T", " "),
-        targets=_targets(run),
+        targets=f"{trials} {f'of {run.targets[0]}' if len(run.targets) == 1 else f'on {len(run.targets)} targets'}",
         several=len(run.targets) > 1,
         decided=sum(run.outcomes.values()),
         worst=worst[:_WORST],
@@ -117,11 +118,6 @@ def _worst(lines: Sequence[TrialLine]) -> list[dict[str, Any]]:
             found.setdefault((line.scenario, line.target), []).append(line)
     fields = TrialLine.__struct_fields__
     return [{name: getattr(group[0], name) for name in fields} | {"more": len(group) - 1} for group in found.values()]
-
-
-def _targets(run: Overview) -> str:
-    trials = counted(run.reading.summary.finished, "trial")
-    return f"{trials} of {run.targets[0]}" if len(run.targets) == 1 else f"{trials} on {len(run.targets)} targets"
 
 
 def _trusted(*assets: str) -> Markup:

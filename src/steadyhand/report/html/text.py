@@ -54,7 +54,8 @@ def shown(text: str, marks: Iterable[Highlight] = (), *, limit: int = SHOWN) -> 
     rest, left_out = _split(rest, MOST - limit)
     size = f"{len(text):,}".replace(",", "\u202f")
     more = Markup('<details class="more"><summary>show all {} characters</summary><bdi>{}</bdi>{}</details>')
-    cut = Markup('<p class="cut">{}</p>').format(_left_out(left_out)) if left_out else ""
+    cut = Markup('<p class="cut">{} more characters are in the run record only.</p>')
+    cut = cut.format(sum(len(text) for text, _ in left_out)) if left_out else ""
     return Markup("<bdi>{}</bdi>{}").format(_joined(head), more.format(_escaped(size), _joined(rest), cut))
 
 
@@ -132,11 +133,6 @@ def _indent(text: str) -> int:
 
 def _lines(text: str) -> str:
     return text.replace("\r\n", "\n")
-
-
-def _left_out(pieces: Sequence[tuple[str, Highlight | None]]) -> str:
-    count = sum(len(text) for text, _ in pieces)
-    return f"{count} more characters are in the run record only."
 
 
 def _escaped(text: str) -> Markup:
