@@ -42,7 +42,7 @@ _MOST_PAIRS = 12
 _LINES = 6
 
 
-class Row(NamedTuple):
+class FindingRow(NamedTuple):
     """A finding as a row of a table, and the verdict that it is shown as."""
 
     style: Verdict
@@ -70,7 +70,7 @@ class ShownPair(Record):
 class VariantTable(NamedTuple):
     title: str
     columns: tuple[str, ...]
-    rows: list[Row]
+    rows: list[FindingRow]
 
 
 def tables(found: VariantFindings) -> list[VariantTable]:
@@ -82,12 +82,12 @@ def tables(found: VariantFindings) -> list[VariantTable]:
     return [each for each in both if each.rows]
 
 
-def _same_row(found: InvarianceFinding, *, several: bool) -> Row:
+def _same_row(found: InvarianceFinding, *, several: bool) -> FindingRow:
     answer, style = _ANSWERS[found.answer]
     low, high = found.interval or (0.0, 0.0)
     interval = f"{_points(low)} to {_points(high)} ({100 * found.confidence:.4g}%)" if found.interval else ""
     needed = f"{found.trials_needed} trials" if found.trials_needed is not None else ""
-    return Row(
+    return FindingRow(
         style,
         (
             answer,
@@ -104,11 +104,11 @@ def _same_row(found: InvarianceFinding, *, several: bool) -> Row:
     )
 
 
-def _changes_row(found: SensitivityFinding, *, several: bool) -> Row:
+def _changes_row(found: SensitivityFinding, *, several: bool) -> FindingRow:
     answer, style = _ANSWERS[found.answer]
     interval = "" if found.interval is None else f"{_percent(found.interval[0])} to {_percent(found.interval[1])}"
     told = f"{found.followed} of {found.chances}"
-    return Row(style, (answer, found.name, found.target if several else "", told, interval))
+    return FindingRow(style, (answer, found.name, found.target if several else "", told, interval))
 
 
 def _is_shown(answer: str) -> Verdict:
@@ -169,7 +169,7 @@ def render_variants(reading: Reading, page: Page, *, quiet: bool = False) -> Ite
         yield from _side_by_side(pair, page)
 
 
-def _table(columns: Sequence[str], rows: Sequence[Row], page: Page) -> Iterator[str]:
+def _table(columns: Sequence[str], rows: Sequence[FindingRow], page: Page) -> Iterator[str]:
     shown = [
         (Cell(text=row.cells[0], style=row.style), *(Cell(text=one_line(text)) for text in row.cells[1:]))
         for row in rows
