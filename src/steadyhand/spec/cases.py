@@ -166,7 +166,7 @@ class _CasePlaces:
         self._cells: dict[FieldPath, Place] = cells
 
     def locate(self, path: FieldPath, *, key: bool = False) -> Place:
-        cell = self._cells.get(path)
+        cell = None if key else self._cells.get(path)
         if cell is None:
             return self._document.locate(path, key=key)
         return Place(file=cell.file, line=cell.line, column=cell.column, path=show_path(path))
@@ -286,7 +286,7 @@ class _Expansion:
         cells = {show_path(each.path): each for each in self._templates}
         for problem in found:
             template = cells.get(problem.place.path)
-            if template is not None:
+            if template is not None and problem.place != self._document.locate(template.path, key=True):
                 message = f"{problem.message} (`{template.holes[0].name}` of the case `{entry.shown}`, used at"
                 message = f"{message} {self._document.locate(template.path)})"
                 problems.append(msgspec.structs.replace(problem, message=message))

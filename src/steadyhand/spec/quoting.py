@@ -49,6 +49,8 @@ class Written(msgspec.Struct, frozen=True, eq=False):
 
 PROSE: Final = Written("text")
 DATA: Final = Written("data")
+ASKED: Final = Written("data", free=False)
+"""Data that a check asks for."""
 CHECK: Final = Written("structure")
 FIXED: Final = Written("fixed")
 UNSYNTACTIC: Final = frozenset(("", "text", "data", "schema", "structure", "name", "fixed"))
@@ -105,6 +107,17 @@ def _shell(value: Any) -> str:
     if "\0" in text:
         raise CannotQuote("a command cannot hold a NUL byte")
     return shlex.quote(text)
+
+
+def _path_step(value: Any, plain: str = r"[\w-]+") -> str:
+    text = as_text(value)
+    if not re.fullmatch(plain, text):
+        raise CannotQuote(f"`{text}` is not a plain name or position in a path; add `| raw` if it is to be a path")
+    return text
+
+
+def _quoted_step(value: Any) -> str:
+    return _path_step(value, r"""[^'"\\]+""")
 
 
 _STRING = r'"(?:\\.|[^"\\])*"|' + r"'(?:\\.|[^'\\])*'"
@@ -169,6 +182,8 @@ def quoting(language: str, before: str, after: str) -> Callable[[Any], str]:
     `CannotQuote` for a value that has no form in the language. Raises `CannotQuote`."""
     if language in UNSYNTACTIC:
         return as_text
+    if language == "json path":
+        return _quoted_step if before[-2:] in ("['", '["') else _path_step
     syntax = _syntaxes().get(language)
     if syntax is None:
         raise CannotQuote(f"values cannot be quoted for `{language}`; add `| raw` if they are safe as they are")

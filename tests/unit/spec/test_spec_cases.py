@@ -280,3 +280,35 @@ def test_every_check_with_a_pattern_escapes_values(read):
         )
     )
     assert spec(made.scenarios[0]).params["matches"] == r"(?:a\.b)"
+    schema = 'action: a, schema: {properties: {name: {pattern: "^{{ word }}$"}}}'
+    made = read(agent(cases='cases: [{id: a, age: 1, word: "x|.*", answer: 1}]', kind="json_schema", params=schema))
+    assert spec(made.scenarios[0]).params["schema"]["properties"] == {"name": {"pattern": r"^(?:x\|\.\*)$"}}
+
+
+@pytest.mark.parametrize(("word", "told"), [("a.b", "`a.b` is not a plain name"), ("'*'", "`*` is not a plain name")])
+def test_a_value_does_not_become_a_path(read, word, told):
+    def cases(word):
+        return agent(
+            cases=f"cases: [{{id: a, age: 1, word: {word}, answer: 1}}]",
+            kind="json_path",
+            params="path: '$.{{ word }}', equals: 1",
+        )
+
+    assert told in errors(read(cases(word)))[0]
+    assert spec(read(cases("ab")).scenarios[0]).params["path"] == "$.ab"
+    quoted = cases("a b").replace("$.{{ word }}", '$["{{ word }}"]')
+    assert spec(read(quoted).scenarios[0]).params["path"] == '$["a b"]'
+    assert "not a plain name" in errors(read(quoted.replace("word: a b", "word: 'a\"b'")))[0]
+
+
+def test_data_that_a_check_asks_for_may_be_a_mapping(read):
+    cases = "cases: [{id: a, age: 1, word: {b: [1]}, answer: 1}, {id: b, age: 1, word: .nan, answer: 1}]"
+    loaded = read(agent(cases=cases, kind="json_path", params='path: $.a, equals: "{{ word }}"'))
+    assert "which no value in JSON can be" in errors(loaded)[0]
+    loaded = read(agent(cases=cases.replace(".nan", "3"), kind="json_path", params='path: $.a, equals: "{{ word }}"'))
+    assert [spec(each).params["equals"] for each in loaded.scenarios] == [{"b": [1]}, 3]
+
+
+def test_a_key_that_is_wrong_in_every_case_is_told_once_where_it_is(read):
+    text = agent(kind="json_path", params='paht: $.a, path: $.b, equals: "{{ word }}", queals: "{{ word }}"')
+    assert [each.partition(":")[0] for each in errors(read(text))] == ["s.yaml", "s.yaml"], errors(read(text))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import Field, model_validator
 
@@ -46,13 +46,16 @@ from steadyhand.records.deed_name import NamedDeed, plain_name
 from steadyhand.records.evaluation import EvaluationResult, Evidence, errored, failed, inconclusive, passed
 from steadyhand.records.event import ActionStatus, Visible
 from steadyhand.records.result import ExecutionResult
+from steadyhand.spec.quoting import ASKED
 
 
 class TrajectoryContainsActionParams(EvaluationParams):
     action: ActionName = Field(
         description="Name of the action or tool, or `service.method`; case and separators do not matter"
     )
-    params: dict[str, Any] = Field(default_factory=dict, description="Parameters it must have, matched as a subset")
+    params: Annotated[dict[str, Any], ASKED] = Field(
+        default_factory=dict, description="Parameters it must have, matched as a subset"
+    )
     status: Status | None = Field(default=None, description=STATUS)
     min_count: CountFromZero | None = Field(
         default=None, description="Minimum number of times. Default: 1, or 0 with `max_count: 0`"

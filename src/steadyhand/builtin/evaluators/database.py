@@ -14,7 +14,7 @@ from steadyhand.records.base import counted, shorten
 from steadyhand.records.evaluation import EvaluationResult, Evidence, failed, inconclusive, passed
 from steadyhand.records.event import Visible
 from steadyhand.records.result import ExecutionResult
-from steadyhand.spec.quoting import Written
+from steadyhand.spec.quoting import ASKED, Written
 
 Rows = list[dict[str, Any]]
 _SHOWN_ROWS = 20
@@ -34,12 +34,14 @@ class DatabaseQueryParams(EvaluationParams):
     query: Annotated[str, AfterValidator(_asks_something), Written("sql")] = Field(
         description="SQL query to run after the step"
     )
-    expected_rows: list[dict[str, Any]] | list[list[Any]] | None = Field(default=None, description="Expected rows")
+    expected_rows: Annotated[list[dict[str, Any]] | list[list[Any]] | None, ASKED] = Field(
+        default=None, description="Expected rows"
+    )
     ordered: bool = Field(default=False, description="Whether the order of the rows matters")
     row_count: int | None = Field(default=None, ge=0, description="Exact number of rows")
     min_rows: int | None = Field(default=None, ge=0, description="Fewest rows")
     max_rows: int | None = Field(default=None, ge=0, description="Most rows")
-    expected_value: Any = Field(
+    expected_value: Annotated[Any, ASKED] = Field(
         default=None, description="Expected value, for a query that returns one row with one column"
     )
     timeout_ms: int = Field(default=10_000, gt=0, description="Time limit for the query, in milliseconds")

@@ -22,6 +22,7 @@ from steadyhand.records.deed_name import NamedDeed
 from steadyhand.records.evaluation import EvaluationResult, Evidence, errored, failed, inconclusive
 from steadyhand.records.event import Visible
 from steadyhand.records.result import ExecutionResult
+from steadyhand.spec.quoting import ASKED, Written
 from steadyhand.text_match import search
 
 _ACTIONS: frozenset[Visible] = frozenset({"actions"})
@@ -122,7 +123,7 @@ def _valid_schema(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 class JsonSchemaParams(JsonParams):
-    json_schema: Annotated[dict[str, Any], AfterValidator(_valid_schema)] = Field(
+    json_schema: Annotated[dict[str, Any], AfterValidator(_valid_schema), Written("schema")] = Field(
         alias="schema", description="JSON Schema, draft 2020-12 unless its `$schema` says otherwise"
     )
 
@@ -155,10 +156,10 @@ def _valid_path(path: str) -> str:
 
 
 class JsonPathParams(JsonParams):
-    path: Annotated[str, AfterValidator(_valid_path)] = Field(
+    path: Annotated[str, AfterValidator(_valid_path), Written("json path", free=False)] = Field(
         description="Where the value is: `$.orders[0].id`, `$['a b']`; `[*]` and `.*` are every value there"
     )
-    equals: Any = Field(default=None, description="What every value there must be; any JSON value")
+    equals: Annotated[Any, ASKED] = Field(default=None, description="What every value there must be; any JSON value")
     exists: bool | None = Field(default=None, description="Whether there must be a value, `null` included")
     matches: PatternText | None = Field(
         default=None, description="Regular expression that every value there, a text, must match somewhere"

@@ -30,6 +30,7 @@ from steadyhand.records.deed_name import NamedDeed, plain_name
 from steadyhand.records.evaluation import EvaluationResult, Evidence, errored, failed, inconclusive, passed
 from steadyhand.records.event import ActionStatus, Visible
 from steadyhand.records.result import ExecutionResult
+from steadyhand.spec.quoting import ASKED
 
 _SUCCEEDED: frozenset[ActionStatus] = frozenset(("success",))
 
@@ -40,7 +41,9 @@ class ActionPattern(EvaluationParams):
     action: ActionName = Field(
         description="Name of the action or tool, or `service.method`; case and separators do not matter"
     )
-    params: dict[str, Any] = Field(default_factory=dict, description="Parameters it must have, matched as a subset")
+    params: Annotated[dict[str, Any], ASKED] = Field(
+        default_factory=dict, description="Parameters it must have, matched as a subset"
+    )
     status: Status | None = Field(default=None, description=STATUS)
     agent: AgentName | None = Field(
         default=None, description="Agent that must have taken the action, if there are several"

@@ -44,6 +44,7 @@ from steadyhand.records.evaluation import EvaluationResult, Evidence, failed, in
 from steadyhand.records.event import ActionStatus, ServiceCalled, Visible
 from steadyhand.records.result import ExecutionResult
 from steadyhand.runtime.values import differs_in_spelling, includes
+from steadyhand.spec.quoting import ASKED
 
 
 def _service_name(name: str) -> str:
@@ -67,7 +68,7 @@ class ServiceCalledParams(EvaluationParams):
         default=None, description="Maximum number of calls; 0 means that there must be none"
     )
     args: list[Any] | None = Field(default=None, description="Positional arguments it must have been called with")
-    input: dict[str, Any] | None = Field(
+    input: Annotated[dict[str, Any] | None, ASKED] = Field(
         default=None, description="Named parameters it must have been called with, matched as a subset"
     )
     status: Status | None = Field(default=None, description=STATUS)
