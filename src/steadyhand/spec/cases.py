@@ -27,6 +27,7 @@ from steadyhand.spec.tables import Table, TableError, TableRow, inline_table, re
 from steadyhand.spec.template import TextTemplate, find_templates
 from steadyhand.spec.validation import FieldPath, Findings, advice, show_path, validate, with_value
 from steadyhand.spec.yaml import Document
+from steadyhand.text_match import nfc
 
 MAX_CASES = 100_000
 _TAGS = "tags"
@@ -109,7 +110,7 @@ def _entries(table: Table, settings: CasesShape, findings: Findings) -> list[_En
         except TableError as error:
             problems.append(Problem(place=error.place, message=str(error), code=error.code))
             continue
-        shown = show_value(name)
+        shown = show_value(nfc(name))
         if shown in first:
             message = f"the id `{shown}` is already used at {first[shown].place(column)}; ids must differ"
             problems.append(Problem(place=row.place(column), message=message, code="duplicate-id"))

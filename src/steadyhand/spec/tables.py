@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 import os
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -148,6 +149,7 @@ class _CsvTable:
         reader = csv.reader(io.StringIO(self._text, newline=""), strict=True)
         rows: list[CsvRow] = []
         before = 0
+        limit = csv.field_size_limit(MAX_TABLE_BYTES)
         try:
             for cells in reader:
                 line, before = before + 1, reader.line_num
@@ -163,6 +165,8 @@ class _CsvTable:
                 rows.append(CsvRow(stripped, line, self))
         except csv.Error as error:
             raise TableError(Place(file=self._file, line=before + 1, column=1), f"not valid CSV: {error}") from None
+        finally:
+            csv.field_size_limit(limit)
         return Table(rows, self._file)
 
     def _read_header(self, cells: list[str], line: int) -> None:
@@ -250,7 +254,7 @@ def _read_jsonl(text: str, file: str) -> Table:
             continue
         place = Place(file=file, line=number, column=1)
         try:
-            data = json.loads(line, object_pairs_hook=_without_repeats, parse_constant=_refuse)
+            data = json.loads(line, object_pairs_hook=_without_repeats, parse_constant=_refuse, parse_float=_finite)
             line.encode()
             json.dumps(data, ensure_ascii=False).encode()
         except (ValueError, RecursionError) as error:
@@ -259,7 +263,7 @@ def _read_jsonl(text: str, file: str) -> Table:
             raise TableError(Place(file=file, line=number, column=column), f"not valid JSON: {fault}") from None
         if not isinstance(data, dict):
             raise TableError(place, f"expected a JSON object, found {describe(data)}")
-        rows.append(DataRow(cast("dict[str, Any]", data), _locator(line, place), lambda _: None))
+        rows.append(DataRow(cast("dict[str, Any]", data), _locator(line, place), _numbers_of(line)))
     return Table(rows, file)
 
 
@@ -271,6 +275,24 @@ def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         twice = next(name for name in names if names.count(name) > 1)
         raise ValueError(f"the key `{twice}` is set twice")
     return found
+
+
+def _finite(text: str) -> float:
+    if not math.isfinite(number := float(text)):
+        raise ValueError(f"the number {text[:20]} is out of range")
+    return number
+
+
+def _numbers_of(line: str) -> Callable[[FieldPath], str | None]:
+    """The numbers of a line as they are written in it."""
+
+    def written(path: FieldPath) -> str | None:
+        found = json.loads(line, parse_int=str, parse_float=str)
+        for part in path:
+            found = found[part]
+        return found if isinstance(found, str) else None
+
+    return written
 
 
 def _refuse(constant: str) -> Any:

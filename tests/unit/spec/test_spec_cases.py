@@ -312,3 +312,21 @@ def test_data_that_a_check_asks_for_may_be_a_mapping(read):
 def test_a_key_that_is_wrong_in_every_case_is_told_once_where_it_is(read):
     text = agent(kind="json_path", params='paht: $.a, path: $.b, equals: "{{ word }}", queals: "{{ word }}"')
     assert [each.partition(":")[0] for each in errors(read(text))] == ["s.yaml", "s.yaml"], errors(read(text))
+
+
+def test_numbers_in_json_lines_are_text_as_written_and_finite(read):
+    lines = '{"id": "a", "age": 1, "word": 1.50}\n{"id": "b", "age": 2, "word": 100000000000000000000}\n'
+    loaded = read(decision(cases="cases: {file: t.jsonl}", kind="contains"), t_jsonl=lines)
+    assert [spec(each).params["pattern"] for each in loaded.scenarios] == ["1.50", "100000000000000000000"]
+    loaded = read(decision(cases="cases: {file: t.jsonl}"), t_jsonl=lines.replace("1.50", "1e400"))
+    assert errors(loaded) == ["t.jsonl:1:1: not valid JSON: the number 1e400 is out of range"]
+
+
+def test_ids_that_look_alike_are_the_same_id(read):
+    rows = "id,age,word\né,1,x\ne\u0301,2,y\n"
+    assert "is already used at t.csv:2:1" in errors(read(decision(cases="cases: {file: t.csv}"), t_csv=rows))[0]
+
+
+def test_a_long_cell_is_a_cell(read):
+    loaded = read(decision(cases="cases: {file: t.csv}", kind="contains"), t_csv=f"id,age,word\na,1,{'x' * 200_000}\n")
+    assert not loaded.errors
