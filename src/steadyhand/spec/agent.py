@@ -208,6 +208,11 @@ def _read(entry: dict[str, Any], path: FieldPath, vocabulary: Vocabulary, findin
         head = validate(EvaluationHead, _head(entry), path, findings)
         return _unchecked(entry, head, path, findings) if head is not None and vocabulary.unloaded else None
     if not isinstance(type_, str) or not type_:
+        for key in entry:
+            if (near := nearest(key, GROUPS)) is not None and key not in EvaluationHead.model_fields:
+                message = f"unknown key `{key}`; did you mean `{near}`?"
+                findings.error((*path, key), message, "unknown-key", key=True)
+                return None
         # Without a type, all we know about the other keys is that one may be `type` misspelt.
         stray = {
             key: value for key, value in entry.items() if key in COMMON_KEYS or nearest(key, COMMON_KEYS) == "type"

@@ -66,6 +66,7 @@ from steadyhand.spec.validation import (
     validate,
 )
 from steadyhand.spec.yaml import Document
+from steadyhand.suggestion import nearest
 
 _ID = re.compile(r"SCN-(?:LB-[A-Z0-9_]+|([A-Z])-[0-9]{3,})")
 _DEFERRING = "_defer"
@@ -243,6 +244,9 @@ def _read_params(  # noqa: C901 - one case for each way to write an invariant
             own[index] = {"check_type": group_key(entry) or type_, **head}
             continue
         if not isinstance(type_, str) or not type_:
+            near = next((near for key in entry if (near := nearest(key, GROUPS)) is not None), None)
+            if "check_type" not in entry and near is not None:  # one mistake, which the shape reports
+                own[index] = {**entry, "check_type": near}
             continue
         if type_ in _NEEDS:
             if "params" in entry:

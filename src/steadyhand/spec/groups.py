@@ -5,12 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, cast
 
+from pydantic import Field
+
 from steadyhand.records.evaluation import GROUPS, EvaluationSpec
-from steadyhand.spec.validation import FieldPath, Findings, describe
+from steadyhand.spec.validation import FieldPath, Findings, Shape, describe, validate
 
 ReadPart = Callable[[dict[str, Any], FieldPath], EvaluationSpec | None]
 """Reads one check of a group; None if it is wrong, which it has reported."""
 _FEWEST = 2
+
+
+class AtLeastShape(Shape):
+    """How many of some checks must pass."""
+
+    count: int = Field(ge=1)
+    of: Any
 
 
 def group_key(entry: dict[str, Any]) -> str | None:
@@ -36,19 +45,17 @@ def read_group(
         return None
     given, at, params = entry[key], (*path, key), dict[str, Any]()
     if key == "at_least":
-        if not isinstance(given, dict) or set(cast("dict[str, Any]", given)) != {"count", "of"}:
-            message = f"expected `{{count: NUMBER, of: [CHECKS]}}`, found {describe(given)}"
-            findings.error(at, message, "wrong-type")
+        asked = validate(AtLeastShape, given, at, findings)
+        if asked is None:
             return None
-        mapping = cast("dict[str, Any]", given)
-        count, given, at = mapping["count"], mapping["of"], (*at, "of")
-        params["count"] = count
+        params["count"], given, at = asked.count, asked.of, (*at, "of")
     if not isinstance(given, list) or len(cast("list[Any]", given)) < _FEWEST:
-        findings.error(at, f"expected a list of at least {_FEWEST} checks, found {describe(given)}", "wrong-type")
+        found = "one" if isinstance(given, list) and given else describe(given)
+        findings.error(at, f"expected a list of at least {_FEWEST} checks, found {found}", "wrong-type")
         return None
     entries = cast("list[Any]", given)
-    if key == "at_least" and not (type(params["count"]) is int and 1 <= params["count"] <= len(entries)):
-        message = f"expected a whole number from 1 to {len(entries)}, found {describe(params['count'])}"
+    if key == "at_least" and params["count"] > len(entries):
+        message = f"expected a whole number from 1 to {len(entries)}, found {params['count']}"
         findings.error((*path, key, "count"), message, "out-of-range")
         return None
     parts: list[EvaluationSpec | None] = []

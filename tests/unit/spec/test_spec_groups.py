@@ -55,8 +55,12 @@ def test_what_is_forbidden_is_read_as_a_person_does(tmp_path):
     [
         ({"any_of": [{"type": "contains", "pattern": "x"}, {"check_type": "contains", "pattern": "y"}]}, "check_type"),
         ({"all_of": []}, "expected a list of at least 2 checks"),
-        ({"any_of": [1, 2], "check_type": "regex"}, "found both `any_of` and `check_type`"),
+        ({"any_of": [1, 2], "check_type": "contains", "pattern": "x"}, "found both `any_of` and `check_type`"),
         ({"any_of": [1, 2], "pattern": "x"}, "unknown key `pattern`"),
+        ({"any_fo": [1, 2]}, "any_fo: unknown key `any_fo`; did you mean `any_of`?"),
+        ({"any_of": [{"check_type": "contains", "pattern": "x"}]}, "at least 2 checks, found one"),
+        ({"at_least": {"cuont": 1, "of": [1, 2]}}, "at_least.cuont: unknown key `cuont`; did you mean `count`?"),
+        ({"at_least": {"count": 3, "of": [1, 2]}}, "at_least.count: expected a whole number from 1 to 2, found 3"),
         ({"check_type": "latency_budget", "negate": True, "params": BUDGET}, "latency_budget cannot be negated"),
     ],
 )  # fmt: skip
@@ -65,6 +69,12 @@ def test_mistakes_are_located(tmp_path, entry, said):
         _invariant(tmp_path, **entry)
     assert said in str(caught.value)
     assert "safety_invariants[0]" in str(caught.value)
+    assert len(caught.value.problems) == 1
+
+
+def test_the_opposite_of_a_pattern_is_a_forbidden_pattern(tmp_path):
+    found = _invariant(tmp_path, check_type="regex", pattern="STOP", negate=True)
+    assert (found.type, found.params, found.negate) == ("not_regex", {"pattern": "STOP"}, False)
 
 
 def test_the_values_of_cases_stay_data_inside_groups(tmp_path):

@@ -19,8 +19,8 @@ from steadyhand.records.evaluation import EvaluationResult
 from steadyhand.records.result import ExecutionResult
 from steadyhand.spec.quoting import PROSE
 from steadyhand.suggestion import nearest
-from steadyhand.text_fold import fold
-from steadyhand.text_match import nfc
+from steadyhand.text_fold import DOUBLE, SINGLE, fold
+from steadyhand.text_match import find_forbidden, nfc
 
 _CERTAIN = {Certainty.YES: True, Certainty.NO: False, Certainty.CANNOT_TELL: None}
 _SLICE_S = 0.001
@@ -44,13 +44,21 @@ class Equals(ReplyCheck):
         same = asked == said or (not params.case_sensitive and asked.casefold() == said.casefold())
         if same:
             return Look(holds=True, said=f"is {quoted(params.value)}", expected=expected, found=said)
-        alike = _folded(asked, params.case_sensitive) == _folded(said, params.case_sensitive)
+        alike = _reads_as(said, asked, case_sensitive=params.case_sensitive)
         why = f"is not {quoted(params.value)}" + (", only much like it" if alike else "")
         return Look(holds=False, either=alike, said=why, expected=expected, found="another text")
 
 
-def _folded(text: str, case_sensitive: bool) -> str:
-    return " ".join(fold(text, case_sensitive=case_sensitive).split())
+def _reads_as(said: str, asked: str, *, case_sensitive: bool) -> bool:
+    """Whether a person reads no other words, whatever the markup, the quotes and the full stop."""
+    try:
+        found = find_forbidden(said, asked, case_sensitive=case_sensitive)
+    except TimeoutError:
+        return True
+    return found is not None and not (said[: found[0]] + said[found[1] :]).translate(_FRAME).strip()
+
+
+_FRAME = str.maketrans(dict.fromkeys(f"*_~`#>.!{SINGLE}{DOUBLE}"))
 
 
 class SimilarToParams(ReplyParams):
@@ -68,8 +76,8 @@ class SimilarTo(ReplyCheck):
         asked, said = nfc(params.value).strip(), nfc(text).strip()
         expected = f"at least {params.at_least:g} like {quoted(params.value)}"
         share = await similarity(asked, said)
-        if share < params.at_least and fold(said) != said:
-            read = await similarity(fold(asked), fold(said))
+        if share < params.at_least and (folded := fold(said).translate(_FRAME)) != said:
+            read = await similarity(fold(asked).translate(_FRAME), folded)
         else:
             read = share
         return Look(

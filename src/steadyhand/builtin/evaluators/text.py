@@ -32,6 +32,7 @@ from steadyhand.records.result import ExecutionResult
 from steadyhand.records.scenario import Ask, Converse, Step
 from steadyhand.spec.patterns import inspect_pattern, is_blank
 from steadyhand.spec.quoting import PROSE, Written
+from steadyhand.text_fold import fold
 from steadyhand.text_match import Span, compiled, find, find_forbidden, is_forbidden, nfc, search
 
 Scope = Literal["reply", "agent", "transcript"]
@@ -213,11 +214,17 @@ class RegexMatchParams(EvaluationParams):
     case_sensitive: bool = Field(default=False, description="Whether case matters")
     scope: Scope = Field(default="reply", description="What is searched")
 
+    def opposite(self) -> tuple[str, dict[str, Any]]:
+        return "not_regex", self.model_dump(exclude_unset=True)
+
 
 class RegexInvariantParams(EvaluationParams):
     pattern: PatternText = Field(description="Regular expression that must match somewhere")
     case_sensitive: bool = Field(default=False, description="Whether case matters")
     scope: Scope = Field(default="reply", description="What is searched")
+
+    def opposite(self) -> tuple[str, dict[str, Any]]:
+        return "not_regex", self.model_dump(exclude_unset=True)
 
 
 class ContainsParams(EvaluationParams):
@@ -365,8 +372,15 @@ class NotRegex(_ReadsWords):
             return found
         expected = _expected("no match for ", quoted_pattern(params.pattern), params.case_sensitive)
         evidence = replace(found.evidence, expected=expected)
+        if found.rests_on == "absence" and result.finish is not None and result.finish.undecided:
+            return inconclusive(f"{found.message}; but the rest of the answer may change that", evidence=evidence)
         if found.verdict is Verdict.PASSED:
             return failed(found.message, evidence=evidence, rests_on="presence")
+        if found.verdict is Verdict.FAILED and await _matches_as_read(params, words.text):
+            told = (
+                f"{found.message} as it is written, but it has one as it is read (typographic signs, unseen characters)"
+            )
+            return inconclusive(told, evidence=evidence)
         if found.verdict is Verdict.FAILED:
             return passed(found.message, evidence=replace(evidence, excerpt=None), rests_on="absence")
         return replace(found, evidence=evidence)
@@ -375,10 +389,18 @@ class NotRegex(_ReadsWords):
         if params.scope != "reply":
             return None
 
-        async def lacks(text: str) -> bool:
-            return await search(params.pattern, text, case_sensitive=params.case_sensitive) is None
+        async def lacks(text: str) -> bool | None:
+            if await search(params.pattern, text, case_sensitive=params.case_sensitive) is not None:
+                return False
+            return None if await _matches_as_read(params, text) else True
 
         return lacks
+
+
+async def _matches_as_read(params: NotRegexParams, text: str) -> bool:
+    """Whether it matches in the fold, where that is another text. Raises `TimeoutError`."""
+    read = text if text.isascii() else fold(text, case_sensitive=True)
+    return read != text and await search(params.pattern, read, case_sensitive=params.case_sensitive) is not None
 
 
 def check_contains(subject: Subject, piece: str, *, case_sensitive: bool) -> EvaluationResult:
