@@ -281,7 +281,7 @@ def _read_check(
     if (key := group_key(entry)) is not None:
         allowed = (*GROUPS, "negate", "empty_ok", *(() if part else ("name", "description", "severity", "check_type")))
         for name in entry:
-            if name not in allowed and not name.startswith("x-"):
+            if name not in allowed and not name.startswith("x-") and "check_type" not in entry:
                 findings.error((*path, name), f"unknown key `{name}`{advice(name, allowed)}", "unknown-key", key=True)
                 return None
 
@@ -497,7 +497,7 @@ def _check_invariant(entry: dict[str, Any], index: int, names: set[Any], finding
             findings.warning(("safety_invariants", index, "name"), message, "duplicate-name")
         names.add(name)
     needed = _NEEDS.get(check_type) if isinstance(check_type, str) else None
-    if needed is None:
+    if needed is None or group_key(entry) is not None:
         return
     if entry.get(needed) is None and not has_misspelt(entry, InvariantShape.model_fields, {needed}):
         message = f"required key `{needed}` is missing; check_type {check_type} needs it"
