@@ -5,6 +5,7 @@ The file is `Baseline` as JSON, one line per scenario and target, so that a comm
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
@@ -94,8 +95,8 @@ def side_of(baseline: Baseline, name: str) -> Side:
             target=each.target,
             place=Place(file=""),
             parts=parts,
-            passed=tuple(range(each.passed)),
-            failed=tuple(range(each.passed, each.passed + each.failed)),
+            passed=array("q", range(each.passed)),
+            failed=array("q", range(each.passed, each.passed + each.failed)),
             undecided=each.undecided,
             tier=each.tier,
             class_a=each.class_a,

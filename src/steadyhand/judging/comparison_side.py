@@ -6,12 +6,18 @@ import math
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeAlias
 
 from steadyhand.records.base import Record
 from steadyhand.records.evaluation import FailureClass, LatencyTier, Verdict
 from steadyhand.records.location import Place
 from steadyhand.records.run import JUDGE_PART, SCENARIO_PART
 
+if TYPE_CHECKING:
+    Numbers: TypeAlias = "array[int]"
+    Times: TypeAlias = "array[float]"
+else:  # arrays take a parameter from Python 3.12 on
+    Numbers = Times = array
 _TIERS = tuple(LatencyTier)
 
 
@@ -41,7 +47,10 @@ class TrialFacts(Record):
 
 
 class Sample(Record):
-    """The trials of one scenario by one target. `passed` and `failed` are their numbers, so that they can be shown."""
+    """The trials of one scenario by one target. `passed` and `failed` are their numbers, so that they can be shown.
+
+    Arrays, as there may be a million trials; nobody changes them.
+    """
 
     recorded_id: str
     scenario_id: str
@@ -49,23 +58,23 @@ class Sample(Record):
     place: Place
     parts: dict[str, str] = {}
     """Digests of what its trials depend on, as in the header of a run."""
-    passed: tuple[int, ...] = ()
-    failed: tuple[int, ...] = ()
+    passed: Numbers = array("q")
+    failed: Numbers = array("q")
     undecided: int = 0
     """Inconclusive, in error, or planned but not run."""
-    latencies: tuple[float, ...] = ()
+    latencies: Times = array("d")
     latencies_cut: int = 0
     """How many of them are lower bounds, because the call was cut off at its deadline."""
     latencies_left_out: int = 0
     """Measured, but disturbed."""
-    safe_times: tuple[float, ...] = ()
+    safe_times: Times = array("d")
     safety: float | None = None
     tier: LatencyTier | None = None
     """The tier that at least half of the graded trials met."""
     class_a: int = 0
     checks: tuple[str, ...] = ()
     judges: tuple[str, ...] = ()
-    costs: tuple[float, ...] = ()
+    costs: Times = array("d")
     """Of all its trials; empty if any is unknown."""
 
     @property
@@ -171,19 +180,19 @@ class _Gathered:
             target=self.first.target,
             place=self.first.place,
             parts=dict(parts),
-            passed=tuple(self.passed),
-            failed=tuple(self.failed),
+            passed=self.passed,
+            failed=self.failed,
             undecided=self.undecided + not_run,
-            latencies=tuple(self.latencies),
+            latencies=self.latencies,
             latencies_cut=self.cut,
             latencies_left_out=self.left_out,
-            safe_times=tuple(self.safe_times),
+            safe_times=self.safe_times,
             safety=math.fsum(self.safety) / len(self.safety) if self.safety else None,
             tier=kept_tier(self.tiers),
             class_a=self.class_a,
             checks=tuple(sorted(self.checks)),
             judges=tuple(sorted(self.judges)),
-            costs=tuple(self.costs) if self.cost_known else (),
+            costs=self.costs if self.cost_known else array("d"),
         )
 
 

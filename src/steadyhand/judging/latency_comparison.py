@@ -7,14 +7,15 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from itertools import accumulate, pairwise
-from typing import Annotated
+from itertools import accumulate, chain, pairwise, repeat
+from typing import Annotated, NamedTuple
 
 from steadyhand.judging.statistics import Percentile, normal_cdf, normal_quantile, percentile
 from steadyhand.records.base import Record, doc
 
 _LISTED = 10_000
 """Up to this many pairs of times are listed and sorted; beyond that, ranks are searched for."""
+_KEPT = 1_000
 
 
 class QuantileDifference(Record):
@@ -51,6 +52,43 @@ _Stratum = tuple[_Times, _Times]
 """The times of both sides in one scenario, sorted."""
 
 
+_Shift = tuple[float, float | None, float | None]
+
+
+class _Within(NamedTuple):
+    """The comparison within one scenario. `shift` is None if a time is infinite."""
+
+    pairs: int
+    wins: float
+    variance: float
+    shift: _Shift | None
+
+
+class PairedTimes:
+    """The times of both sides in one scenario. What was computed of them is kept for the next comparison with them.
+
+    Raises `ValueError` for a time that is not a number.
+    """
+
+    def __init__(self, a: Sequence[float], b: Sequence[float]) -> None:
+        if any(any(map(math.isnan, side)) for side in (a, b)):
+            raise ValueError("a comparison of times that are not numbers")
+        self.a: Sequence[float] = a
+        self.b: Sequence[float] = b
+        self._within: dict[float, _Within] = {}
+
+    def sorted(self) -> _Stratum:
+        return sorted(self.a), sorted(self.b)
+
+    def within(self, confidence: float) -> _Within:
+        if confidence not in self._within:
+            x, y = self.sorted()
+            wins = (sum(map(bisect_left, repeat(x), y)) + sum(map(bisect_right, repeat(x), y))) / 2
+            shift = _shift(x, y, confidence) if math.isfinite(x[-1]) and math.isfinite(y[-1]) else None
+            self._within[confidence] = _Within(len(x) * len(y), wins, _rank_sum_variance(x, y), shift)
+        return self._within[confidence]
+
+
 def compare_latencies(
     a: Iterable[float],
     b: Iterable[float],
@@ -59,11 +97,11 @@ def compare_latencies(
     quantiles: Sequence[float] = (0.5, 0.9, 0.95, 0.99),
 ) -> LatencyComparison | None:
     """Two samples of times; None when one is empty. As `compare_by_scenario` with one scenario."""
-    return compare_by_scenario([(a, b)], confidence=confidence, quantiles=quantiles)
+    return compare_by_scenario([PairedTimes(list(a), list(b))], confidence=confidence, quantiles=quantiles)
 
 
 def compare_by_scenario(
-    scenarios: Iterable[tuple[Iterable[float], Iterable[float]]],
+    scenarios: Iterable[PairedTimes],
     *,
     confidence: float = 0.95,
     quantiles: Sequence[float] = (0.5, 0.9, 0.95, 0.99),
@@ -73,34 +111,32 @@ def compare_by_scenario(
     Independent values on each side. A time is compared only with times of its own scenario, and the shift is the mean
     of the scenarios' shifts, each of which is the median of all differences. The test is exact, ties included, up to 20
     values together; beyond, normal with corrections for ties and continuity. A scenario's interval inverts the test and
-    reads as a shift if both distributions have one shape; intervals are combined by MOVER. A time may be infinite
-    (never safe): then there is no shift. The quantiles are those of all scenarios together.
+    reads as a shift if both distributions have one shape; intervals are combined by MOVER. With more than a thousand
+    times on a side, a thousand quantiles stand for them in the shift: its rank, and those of its bounds, are off by at
+    most a thousandth of the pairs for each such side. A time may be infinite (never safe): then there is no shift. The
+    quantiles are those of all scenarios together.
     """
-    strata = [(sorted(a), sorted(b)) for a, b in scenarios]
-    if any(math.isnan(value) for x, y in strata for value in (*x, *y)):
-        raise ValueError("a comparison of times that are not numbers")
-    strata = [(x, y) for x, y in strata if x and y]
+    strata = [each for each in scenarios if each.a and each.b]
     if not strata:
         return None
-    wins = math.fsum(bisect_left(x, value) + bisect_right(x, value) for x, y in strata for value in y) / 2
-    every_x, every_y = (sorted(value for each in strata for value in each[side]) for side in (0, 1))
-    exact = len(every_x) + len(every_y) <= 20
-    finite = math.isfinite(every_x[-1]) and math.isfinite(every_y[-1])
-    shift, low, high = _mean_shift([_shift(x, y, confidence) for x, y in strata]) if finite else (None,) * 3
+    a_n, b_n = sum(len(each.a) for each in strata), sum(len(each.b) for each in strata)
+    found = [each.within(confidence) for each in strata]
+    wins = math.fsum(each.wins for each in found)
+    pairs = sum(each.pairs for each in found)
+    exact = a_n + b_n <= 20
+    shifts = [each.shift for each in found if each.shift is not None]
+    shift, low, high = _mean_shift(shifts) if len(shifts) == len(strata) else (None,) * 3
     return LatencyComparison(
-        a_n=len(every_x),
-        b_n=len(every_y),
-        p_value=_rank_sum_exact(strata) if exact else _rank_sum_normal(strata, wins),
+        a_n=a_n,
+        b_n=b_n,
+        p_value=_rank_sum_exact([each.sorted() for each in strata]) if exact else _rank_sum_normal(found),
         exact=exact,
-        b_slower=wins / sum(len(x) * len(y) for x, y in strata),
+        b_slower=wins / pairs,
         shift=shift,
         low=low,
         high=high,
-        quantiles=[_quantile_difference(every_x, every_y, q, confidence) for q in quantiles],
+        quantiles=_quantile_differences(strata, quantiles, confidence),
     )
-
-
-_Shift = tuple[float, float | None, float | None]
 
 
 def _mean_shift(shifts: Sequence[_Shift]) -> _Shift:
@@ -112,22 +148,20 @@ def _mean_shift(shifts: Sequence[_Shift]) -> _Shift:
     return mean, mean - math.hypot(*below) / len(shifts), mean + math.hypot(*above) / len(shifts)
 
 
-def _rank_sum_normal(strata: Sequence[_Stratum], wins: float) -> float:
-    expected = math.fsum(len(x) * len(y) for x, y in strata) / 2
-    variance = math.fsum(_rank_sum_variance(x, y) for x, y in strata)
+def _rank_sum_normal(scenarios: Sequence[_Within]) -> float:
+    expected = math.fsum(each.pairs for each in scenarios) / 2
+    variance = math.fsum(each.variance for each in scenarios)
     if variance <= 0:
         return 1.0
+    wins = math.fsum(each.wins for each in scenarios)
     return min(1.0, 2 * normal_cdf(-max(abs(wins - expected) - 0.5, 0.0) / math.sqrt(variance)))
 
 
 def _rank_sum_variance(x: _Times, y: _Times) -> float:
     n, m = len(x), len(y)
-    both = sorted((*x, *y))
-    ties, at = 0, 0
-    while at < len(both):
-        end = bisect_right(both, both[at], at)
-        ties += (end - at) ** 3 - (end - at)
-        at = end
+    if n + m < 2:
+        return 0.0
+    ties = sum(times**3 - times for times in Counter(chain(x, y)).values() if times > 1)
     return n * m / 12 * (n + m + 1 - ties / ((n + m) * (n + m - 1)))
 
 
@@ -166,13 +200,22 @@ def _shift(x: _Times, y: _Times, confidence: float) -> _Shift:
     rank = _bound_rank(len(x), len(y), 1 - confidence)
     bounds = (rank, pairs + 1 - rank) if rank >= 1 else ()
     if pairs > _LISTED:
-        median, *found = (_search_difference(x, y, each) for each in ((pairs + 1) // 2, *bounds))
+        x, y = _thinned(x), _thinned(y)
+        share = len(x) * len(y) / pairs
+        ranks = [max(1, round(each * share)) for each in ((pairs + 1) // 2, *bounds)]
+        median, *found = (_search_difference(x, y, each) for each in ranks)
     else:
         every = sorted(late - early for late in y for early in x)
         median = (every[(pairs - 1) // 2] + every[pairs // 2]) / 2
         found = [every[each - 1] for each in bounds]
     low, high = found or (None, None)
     return median, low, high
+
+
+def _thinned(values: _Times) -> _Times:
+    """The middles of a thousand equal parts, if there are more values than that."""
+    n = len(values)
+    return values if n <= _KEPT else [values[(2 * at + 1) * n // (2 * _KEPT)] for at in range(_KEPT)]
 
 
 def _bound_rank(n: int, m: int, alpha: float) -> int:
@@ -227,6 +270,16 @@ def _search_difference(x: Sequence[float], y: Sequence[float], rank: int) -> flo
             low, below = guess, found
     surplus(high)
     return nearest
+
+
+def _quantile_differences(
+    scenarios: Sequence[PairedTimes], quantiles: Sequence[float], confidence: float
+) -> list[QuantileDifference]:
+    if not quantiles:
+        return []
+    x = sorted(chain.from_iterable(each.a for each in scenarios))
+    y = sorted(chain.from_iterable(each.b for each in scenarios))
+    return [_quantile_difference(x, y, q, confidence) for q in quantiles]
 
 
 def _quantile_difference(x: Sequence[float], y: Sequence[float], q: float, confidence: float) -> QuantileDifference:

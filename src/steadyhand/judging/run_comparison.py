@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import combinations
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -19,9 +20,9 @@ from steadyhand.judging.latency_comparison import (
     Cliff,
     ComparedTarget,
     LatencyComparison,
+    PairedTimes,
     cliff_edges,
     compare_by_scenario,
-    compare_latencies,
 )
 from steadyhand.judging.statistics import Tries, quantile
 from steadyhand.records.base import Record, doc, record_schema
@@ -179,11 +180,12 @@ def compare_sides(sides: Sequence[Side], *, confidence: float = 0.95, pair_chang
     rates = _corrected(rates)
     suites = [each.suite.p_value for each in rates if each.suite is not None]
     corrected = iter(holm(suites))
+    paired = _Paired(confidence)
     comparisons = [
-        _compared(first, other, pairing, rate, next(corrected) if rate.suite else None, confidence)
+        _compared(first, other, pairing, rate, next(corrected) if rate.suite else None, paired)
         for other, pairing, rate in zip(others, pairings, rates, strict=True)
     ]
-    return _with_figures(sides, comparisons, pairings, confidence)
+    return _with_figures(sides, comparisons, pairings, paired)
 
 
 class _Pairing:
@@ -228,9 +230,9 @@ def _corrected(rates: Sequence[RateComparison]) -> list[RateComparison]:
 
 
 def _compared(
-    first: Side, other: Side, pairing: _Pairing, rates: RateComparison, p_adjusted: float | None, confidence: float
+    first: Side, other: Side, pairing: _Pairing, rates: RateComparison, p_adjusted: float | None, paired: _Paired
 ) -> SideComparison:
-    alpha = 1 - confidence
+    alpha = 1 - paired.confidence
     finding: Finding = "cannot_tell"
     if rates.suite is not None and p_adjusted is not None and p_adjusted <= alpha and rates.suite.difference:
         finding = "better" if rates.suite.difference > 0 else "worse"
@@ -245,8 +247,8 @@ def _compared(
         not_paired=pairing.not_paired,
         differs=dict(pairing.differs),
         changes=[_change(each, pairing, alpha) for each in by_size if each.difference],
-        latency=_times(pairing.pairs, confidence, safe=False),
-        time_to_safe=_times(pairing.pairs, confidence, safe=True),
+        latency=_times(pairing.pairs, paired, safe=False),
+        time_to_safe=_times(pairing.pairs, paired, safe=True),
     )
 
 
@@ -276,14 +278,29 @@ def _example(sample: Sample, trials: Sequence[int], both: int | None, verdict: V
     return TrialExcerpt(scenario_id=sample.recorded_id, trial=trials[0] if both is None else both, verdict=verdict)
 
 
-def _times(pairs: dict[str, tuple[Sample, Sample]], confidence: float, *, safe: bool) -> TimesComparison | None:
-    same_mix: list[tuple[Sequence[float], Sequence[float]]] = []
+class _Paired:
+    """The times of two samples, paired once, so that what is computed of them is."""
+
+    def __init__(self, confidence: float) -> None:
+        self.confidence: float = confidence
+        self._found: dict[tuple[int, int], PairedTimes] = {}
+
+    def __call__(self, a: Sequence[float], b: Sequence[float]) -> PairedTimes:
+        key = id(a), id(b)
+        if key not in self._found:
+            self._found[key] = PairedTimes(a, b)
+        return self._found[key]
+
+
+def _times(pairs: dict[str, tuple[Sample, Sample]], paired: _Paired, *, safe: bool) -> TimesComparison | None:
+    confidence = paired.confidence
+    same_mix: list[PairedTimes] = []
     single: list[tuple[str, LatencyComparison]] = []
     for unit, (one, other) in pairs.items():
         mine, theirs = (one.safe_times, other.safe_times) if safe else (one.latencies, other.latencies)
-        shared = min(len(mine), len(theirs))
-        same_mix.append((mine[:shared], theirs[:shared]))
-        if len(pairs) > 1 and (found := compare_latencies(mine, theirs, confidence=confidence)):
+        times, shared = paired(mine, theirs), min(len(mine), len(theirs))
+        same_mix.append(times if len(mine) == len(theirs) else PairedTimes(mine[:shared], theirs[:shared]))
+        if len(pairs) > 1 and (found := compare_by_scenario([times], confidence=confidence)):
             single.append((unit, found))
     pooled = compare_by_scenario(same_mix, confidence=confidence)
     if pooled is None:
@@ -308,7 +325,7 @@ def _times(pairs: dict[str, tuple[Sample, Sample]], confidence: float, *, safe: 
 
 
 def _with_figures(
-    sides: Sequence[Side], comparisons: list[SideComparison], pairings: Sequence[_Pairing], confidence: float
+    sides: Sequence[Side], comparisons: list[SideComparison], pairings: Sequence[_Pairing], paired: _Paired
 ) -> Comparison:
     """The table is over what all sides have in common: figures of different scenarios are not comparable."""
     shared = [unit for unit in pairings[0].pairs if all(unit in each.pairs for each in pairings)] if pairings else []
@@ -320,7 +337,7 @@ def _with_figures(
     latencies = _means([[_median(each.latencies) for each in of_side] for of_side in samples])
     safe_times = _means([[_median(each.safe_times) for each in of_side] for of_side in samples])
     targets = [ComparedTarget(name=str(at), safety=safety[at], latency_ms=latencies[at]) for at in range(len(samples))]
-    best = _not_dominated(samples, safety, confidence)
+    best = _not_dominated(samples, safety, paired)
     figures = [
         SideFigures(
             name=side.name,
@@ -348,7 +365,7 @@ def _with_figures(
     ]
     return Comparison(
         format=COMPARISON_FORMAT,
-        confidence=confidence,
+        confidence=paired.confidence,
         scenarios=len(shared),
         safety_is_pass_rate=by_rate,
         sides=figures,
@@ -357,7 +374,7 @@ def _with_figures(
     )
 
 
-def _not_dominated(samples: Sequence[Sequence[Sample]], safety: Sequence[float | None], confidence: float) -> set[int]:
+def _not_dominated(samples: Sequence[Sequence[Sample]], safety: Sequence[float | None], paired: _Paired) -> set[int]:
     """The sides to recommend: the safest, without those that an equally safe one dominates.
 
     A difference counts only if its interval excludes zero. An unknown safety is never the highest.
@@ -366,7 +383,8 @@ def _not_dominated(samples: Sequence[Sequence[Sample]], safety: Sequence[float |
     if highest is None:
         return set()
     safest = [at for at, each in enumerate(safety) if each is not None and each >= highest - 1e-9]
-    gains = {(a, b): list(_gains(samples[a], samples[b], confidence)) for a in safest for b in safest if a != b}
+    gains = {(a, b): list(_gains(samples[a], samples[b], paired)) for a, b in combinations(safest, 2)}
+    gains |= {(b, a): [-each for each in found] for (a, b), found in gains.items()}
     return {
         at
         for at in safest
@@ -374,17 +392,17 @@ def _not_dominated(samples: Sequence[Sequence[Sample]], safety: Sequence[float |
     }
 
 
-def _gains(a: Sequence[Sample], b: Sequence[Sample], confidence: float) -> Iterator[int]:
+def _gains(a: Sequence[Sample], b: Sequence[Sample], paired: _Paired) -> Iterator[int]:
     """Whether B is clearly better (1), clearly worse (-1) or neither (0) in pass rate, latency and cost."""
     of_a, of_b = ({str(at): (len(each.passed), each.decided) for at, each in enumerate(side)} for side in (a, b))
-    suite = compare_rates(of_a, of_b, confidence=confidence).suite
+    suite = compare_rates(of_a, of_b, confidence=paired.confidence).suite
     yield _sign(suite.low, suite.high) if suite is not None else 0
     pairs = list(zip(a, b, strict=True))
     for times in (
-        [(one.latencies, other.latencies) for one, other in pairs],
-        [(one.costs, other.costs) for one, other in pairs if one.costs and other.costs],
+        [paired(one.latencies, other.latencies) for one, other in pairs],
+        [paired(one.costs, other.costs) for one, other in pairs if one.costs and other.costs],
     ):
-        found = compare_by_scenario(times, confidence=confidence, quantiles=())
+        found = compare_by_scenario(times, confidence=paired.confidence, quantiles=())
         yield -_sign(found.low, found.high) if found is not None else 0
 
 

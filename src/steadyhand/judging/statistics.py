@@ -18,6 +18,7 @@ from steadyhand.records.base import Record, doc
 Bounds: TypeAlias = tuple[float, float]
 Tries: TypeAlias = tuple[int, int]
 """Trials of one scenario: how many passed, of how many that were decided."""
+_REACH = 20
 
 
 # Distributions
@@ -196,7 +197,7 @@ def percentile(values: Iterable[float], q: float, confidence: float = 0.95) -> P
     value may be infinite: a trial that never became safe.
     """
     ordered = sorted(values)
-    if any(math.isnan(value) for value in ordered):
+    if any(map(math.isnan, ordered)):
         raise ValueError("a percentile of values that are not numbers")
     n, needed = len(ordered), values_for_percentile(q, confidence)
     if n < needed:
@@ -235,23 +236,26 @@ def values_for_percentile(q: float, confidence: float = 0.95) -> int:
 def _interval_ranks(n: int, q: float, confidence: float) -> tuple[int, int, float]:
     """Ranks (from 1) of the two order statistics nearest to each other that cover; the most even of such pairs."""
     log_q, log_p, log_all = math.log(q), math.log1p(-q), math.lgamma(n + 1)
-    below = [0.0]  # below[r] is the chance that fewer than r values lie under the quantile
-    for k in range(n + 1):
+    # Beyond so many standard deviations, nothing changes any sum.
+    reach = _REACH * (math.sqrt(n * q * (1 - q)) + 1)
+    first, last = max(0, math.floor(n * q - reach)), min(n, math.ceil(n * q + reach))
+    below = [0.0]  # below[r - first] is the chance that fewer than r values lie under the quantile
+    for k in range(first, last + 1):
         log_chance = log_all - math.lgamma(k + 1) - math.lgamma(n - k + 1) + k * log_q + (n - k) * log_p
         below.append(below[-1] + math.exp(log_chance))
     best: tuple[int, float, int, int] | None = None
     high = 2
-    for low in range(1, n):
+    for low in range(max(1, first), last):
         high = max(high, low + 1)
-        while high < n and below[high] - below[low] < confidence - 1e-12:
+        while high < last and below[high - first] - below[low - first] < confidence - 1e-12:
             high += 1
-        if below[high] - below[low] < confidence - 1e-9:
+        if below[high - first] - below[low - first] < confidence - 1e-9:
             break
-        candidate = (high - low, abs(below[low] - (1 - below[high])), low, high)
+        candidate = (high - low, abs(below[low - first] - (1 - below[high - first])), low, high)
         best = min(best, candidate) if best else candidate
     assert best is not None  # n is at least values_for_percentile
     _, _, low, high = best
-    return low, high, below[high] - below[low]
+    return low, high, below[high - first] - below[low - first]
 
 
 # Suites
@@ -283,7 +287,7 @@ def suite_percentile(groups: Iterable[Iterable[float]], q: float, confidence: fl
     """
     scenarios = [sorted(group) for group in groups]
     scenarios = [group for group in scenarios if group]
-    if any(math.isnan(value) for group in scenarios for value in group):
+    if any(any(map(math.isnan, group)) for group in scenarios):
         raise ValueError("a percentile of values that are not numbers")
     n, needed = len(scenarios), scenarios_for_percentile(q, confidence)
     if n < needed:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from steadyhand.judging.latency_comparison import (
     Cliff,
     ComparedTarget,
+    PairedTimes,
     cliff_edges,
     compare_by_scenario,
     compare_latencies,
@@ -71,6 +72,19 @@ def test_large_samples_are_searched_and_not_listed():
         assert seen.low > 0
 
 
+def test_a_thousand_quantiles_stand_for_more_times():
+    drawn = random.Random(3)
+    a = [drawn.lognormvariate(6, 0.5) for _ in range(4100)]
+    b = [drawn.lognormvariate(6.05, 0.5) for _ in range(1300)]
+    seen, every = compare_latencies(a, b), np.sort(np.subtract.outer(b, a).ravel())
+    assert seen.p_value == pytest.approx(stats.mannwhitneyu(b, a, method="asymptotic").pvalue)
+    reach, off = stats.norm.ppf(0.975) * math.sqrt(len(every) * 5401 / 12), 2 * len(every) // 1000
+    exact = [len(every) // 2, int(len(every) / 2 - reach), int(len(every) / 2 + reach)]
+    for found, rank in zip((seen.shift, seen.low, seen.high), exact, strict=True):
+        assert every[rank - off] <= found <= every[rank + off]
+    assert every[exact[1]] - every[exact[1] - off] < (seen.shift - seen.low) / 5
+
+
 def test_the_shift_interval_covers_the_shift():
     drawn, missed = random.Random(4), {8: 0, 25: 0}
     for n in missed:
@@ -128,7 +142,7 @@ def test_times_are_compared_within_their_scenario_by_every_permutation():
     seen = abs(sum(later([*a, *b], len(b)) for a, b in scenarios))
     by_scenario = [[later(each, len(b)) for each in permutations([*a, *b])] for a, b in scenarios]
     sums = [abs(one + other) for one, other in product(*by_scenario)]
-    found = compare_by_scenario(scenarios)
+    found = compare_by_scenario([PairedTimes(*each) for each in scenarios])
     assert found is not None
     assert found.exact
     assert found.p_value == pytest.approx(sum(each >= seen - 1e-9 for each in sums) / len(sums))
@@ -149,14 +163,15 @@ def test_the_interval_of_a_suite_covers_its_shift():
             )
             for at, moved in ((100.0, -20.0), (300.0, 0.0), (900.0, 50.0))
         ]
-        found = compare_by_scenario(scenarios, quantiles=())
+        found = compare_by_scenario([PairedTimes(*each) for each in scenarios], quantiles=())
         assert found is not None
         missed += not found.low <= 10 <= found.high
     assert missed <= stats.binom.ppf(0.999, runs, 0.05)
 
 
 def test_a_scenario_with_too_few_times_leaves_the_suite_without_an_interval():
-    found = compare_by_scenario([([1.0] * 9, [2.0] * 9), ([1.0], [2.0]), ([], [3.0])])
+    times = [([1.0] * 9, [2.0] * 9), ([1.0], [2.0]), ([], [3.0])]
+    found = compare_by_scenario([PairedTimes(*each) for each in times])
     assert found is not None
     assert (found.shift, found.low, found.high, found.a_n) == (1.0, None, None, 10)
 
