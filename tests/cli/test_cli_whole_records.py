@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import resource
 import shutil
 import signal
@@ -10,10 +11,15 @@ import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 
 import pytest
 
+import steadyhand
+from steadyhand.errors import StoreError
 from steadyhand.records.evaluation import Verdict
+from steadyhand.viewer.labels import LabelBook
+from steadyhand.viewer.pages import Viewer
 
 pytestmark = pytest.mark.system
 
@@ -25,6 +31,7 @@ READERS = {
     "gate": ("gate", "last", "--baseline", "good.sqlite"),
     "gate, as the baseline": ("gate", "good.sqlite", "--baseline", "last"),
     "export": ("export", "last", "--format", "csv", "--out-dir", "tables"),
+    "baseline": ("baseline", "last", "--out", "b.json"),
 }
 SLOW = "rules:\n  - reply: I call for help now.\n    delay_ms: 20\n"
 
@@ -79,6 +86,24 @@ DAMAGES = {
     "the dictionary of its trials is another": ("UPDATE run SET dictionary = zeroblob(100)",),
     "the dictionary lost a byte": ("UPDATE run SET dictionary = substr(dictionary, 2)",),
     "the plan says something else": ("UPDATE plan SET seed = seed + 1 WHERE position = 3",),
+    "another pass rate is required": (
+        """UPDATE run SET header = replace(header, '"seed":', '"pass_rate":0.1,"seed":')""",
+    ),
+    "two trials have exchanged their places": (
+        "UPDATE trial SET position = 99 WHERE position = 3",
+        "UPDATE trial SET position = 3 WHERE position = 5",
+        "UPDATE trial SET position = 5 WHERE position = 99",
+    ),
+    "two trials have exchanged what they say": (
+        "UPDATE trial SET body = (SELECT body FROM trial t WHERE t.idx = 5 - trial.idx)",
+    ),
+    "a trial is there twice": (
+        "INSERT INTO trial SELECT 99, scenario_id, 99, name, verdict, NULL, NULL, body FROM trial WHERE position = 3",
+    ),
+    "a trial became a copy of another": (
+        "UPDATE trial SET body = (SELECT body FROM trial WHERE position = 5) WHERE position = 3",
+    ),
+    "a trial lost a byte": ("UPDATE trial SET body = substr(body, 1, length(body) - 1) WHERE position = 3",),
 }
 
 
@@ -93,8 +118,87 @@ def test_a_whole_record_gives_0(run, command):
 def test_a_record_that_is_not_whole_gives_3(run, damage, command):
     execute(run.record(), *DAMAGES[damage])
     ended = run(*READERS[command])
-    assert ended.code == 3, ended.out + ended.err
+    refused = command == "baseline" and "cannot be a baseline" in ended.err
+    assert ended.code == (2 if refused else 3), ended.out + ended.err
     assert "is not whole" in ended.err or "damaged" in ended.err
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_no_report_and_no_page_says_that_it_passed(run, damage):
+    whole = outputs(run)
+    assert [whole[name] for name in ("junit", "api", "viewer", "list")] == [[], True, True, True]
+    execute(run.record(), *DAMAGES[damage])
+    found = outputs(run)
+    assert found["junit"] != []
+    assert not any(found[name] for name in ("api", "viewer", "list", "markdown"))
+
+
+def outputs(run):
+    """What says that the run passed, as far as it could be made."""
+    file, summary = run.folder / "r.xml", run.folder / "r.md"
+    for each in (file, summary):
+        each.unlink(missing_ok=True)
+    run("show", "last", "--junit", "r.xml")
+    run("report", "last", "--markdown", "r.md")
+    (path,) = (run.folder / ".steadyhand" / "runs").glob("*.sqlite")
+    viewer = Viewer(path.parent, LabelBook(run.folder / "labels.csv", "me"))
+    with closing(viewer):
+        return {
+            "junit": re.findall("<(?:error|failure|skipped)", file.read_text()) if file.exists() else None,
+            "markdown": summary.exists() and "passed" in summary.read_text().partition("\n")[0],
+            "api": read(lambda: steadyhand.open_run(path).passed),
+            "viewer": "The scenario passed" in read(lambda: page(viewer, "/run", {"id": path.stem})),
+            "list": '<li class="passed">' in read(lambda: page(viewer, "/", {})),
+        }
+
+
+def page(viewer, path, query):
+    return viewer.get(path, query).body.decode()
+
+
+def read(what):
+    try:
+        return what()
+    except StoreError:
+        return ""
+
+
+def test_the_journal_of_another_run_gives_3(run):
+    """SQLite takes what it finds in it for pages of this record."""
+    other, path = run.folder / "good.sqlite", run.record()
+    connection = sqlite3.connect(other, isolation_level=None)
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.execute("UPDATE trial SET name = 'another' WHERE position = 3")
+    shutil.copy(f"{other}-wal", f"{path}-wal")
+    connection.close()
+    assert run("show", "last").code == 3
+
+
+def test_the_record_of_another_run_in_its_place_gives_3(run):
+    path = run.record()
+    assert run("run", "untimed.yaml", "--no-progress").code == 0
+    (other,) = set(path.parent.glob("*.sqlite")) - {path}
+    shutil.copy(other, path)
+    ended = run("show", path.stem)
+    assert (ended.code, f"it is the record of run {other.stem}" in ended.err) == (3, True)
+
+
+def test_an_older_copy_put_back_during_the_run_costs_the_verdict_or_nothing(batch):
+    batch.replies(SLOW)
+    process = batch.start("run", "untimed.yaml", "--trials", "400", "--no-progress")
+    batch.wait_for(20, process)
+    execute(batch.record(), "PRAGMA wal_checkpoint(PASSIVE)")
+    before = batch.record().read_bytes()
+    batch.wait_for(200, process)
+    execute(batch.record(), "PRAGMA wal_checkpoint(PASSIVE)")
+    batch.record().write_bytes(before)
+    process.communicate()
+    if process.wait() == 0:  # the journal had everything since
+        assert batch.reader().flaw() is None
+        assert batch.reader().counts()[Verdict.PASSED] == 400
+        return
+    assert process.wait() == 3
+    assert batch("show", "last").code == 3
 
 
 @pytest.mark.parametrize("command", READERS)

@@ -157,7 +157,7 @@ def record_file(data: bytes) -> None:
     try:
         reader = RunReader.open(file)
         list(reader.trials())
-        reader.rows(), reader.plan(), reader.to_do(), reader.counts_per_scenario(), reader.status
+        reader.rows(), reader.plan(), reader.to_do(), reader.sums_per_scenario(), reader.status
         b"".join(to_json(Reading(reader)))
     except StoreError:
         pass

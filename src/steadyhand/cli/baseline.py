@@ -7,14 +7,16 @@ from pathlib import Path
 import click
 
 from steadyhand.cli import options as shared
+from steadyhand.cli.run import tell_flaws
 from steadyhand.cli.terminal import STDOUT, Unwritten, say, write_report
 from steadyhand.compose.comparison import open_source
 from steadyhand.compose.settings import Settings
-from steadyhand.errors import SetupError
+from steadyhand.errors import ExitCode, SetupError
 from steadyhand.judging.baseline import baseline_lines, baseline_of
 from steadyhand.judging.comparison import Pair
 from steadyhand.judging.comparison_side import Sample, Side
 from steadyhand.judging.gate import gate_test
+from steadyhand.reading.run import sound
 from steadyhand.records.base import counted
 from steadyhand.records.config import RunOptions
 from steadyhand.version import __version__
@@ -26,14 +28,17 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.argument("run", metavar="RUN")
 @click.option("--out", "file", type=_FILE, required=True, help="File to write; - for stdout.")
 @shared.declared("baseline")
-def baseline(run: str, file: Path, out: Path | None, config: Path | None) -> None:
+@click.pass_context
+def baseline(ctx: click.Context, run: str, *, file: Path, out: Path | None, config: Path | None) -> None:
     """Write the results of RUN to a file that `gate` compares later runs with.
 
     It has one line per scenario and target, with only counts and digests: commit it next to the scenarios. RUN is an
     id, a unique prefix of one, `last`, or the path of a run record or JSON report; RUN@TARGET selects one model or
-    agent.
+    agent. Exit codes: 0 written; 3 the record is not whole, or the file could not be written.
     """
-    side = open_source(Settings(RunOptions(config=config, out=out)).out, run).side
+    source = open_source(Settings(RunOptions(config=config, out=out)).out, run)
+    side = source.side
+    tell_flaws(source.reading)
     _refuse_unusable(side)
     if unwritten := write_report(file, baseline_lines(baseline_of(side, __version__))):
         raise Unwritten("; ".join(unwritten))
@@ -45,6 +50,7 @@ def baseline(run: str, file: Path, out: Path | None, config: Path | None) -> Non
         say(f"steadyhand: run {side.run_id} {what}; the baseline uses only the trials that passed or failed", err=True)
     if not gate_test([_with_itself(each) for each in side.samples]).decidable:
         say("steadyhand: with this few trials, `gate` cannot detect a drop; save a run with more --trials", err=True)
+    ctx.exit(sound(ExitCode.PASSED, source.reading))
 
 
 def _with_itself(sample: Sample) -> Pair:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol, Self, TypeVar, cast, get_args, get_origin, runtime_checkable
@@ -11,7 +12,7 @@ from typing import Any, Protocol, Self, TypeVar, cast, get_args, get_origin, run
 import msgspec
 
 from steadyhand.errors import ExitCode
-from steadyhand.judging.comparison_side import Sample
+from steadyhand.judging.comparison_side import Sample, Times
 from steadyhand.judging.cost import CostSummary, Prices, cost_of_trial
 from steadyhand.judging.figures import RunFigures
 from steadyhand.judging.invariance import VariantFindings, find_variants, with_variants
@@ -29,7 +30,7 @@ from steadyhand.reading.samples import TrialSamples
 from steadyhand.reading.totals import Totals, TotalsFold, TrialTimes
 from steadyhand.records.evaluation import WORST_FIRST, Verdict
 from steadyhand.records.run import RunHeader, RunMatrix, Target, TrialKey, TrialRecord
-from steadyhand.store.reader import RunReader
+from steadyhand.store.reader import RunReader, TrialSums
 
 LONG = 20_000
 """The number of planned trials from which on a record keeps what its trials add up to."""
@@ -57,11 +58,33 @@ def _name(key: tuple[Any, ...]) -> str:
     return f"{kind.__name__}{options}"
 
 
-def _counter(kind: Any, value: Any) -> Any:
-    """Decodes what JSON and MessagePack know as a plain map. Raises `NotImplementedError` for anything else."""
+def _kept_as(value: Any) -> Any:
+    """Encodes what MessagePack does not know. Raises `NotImplementedError` for anything else."""
+    if isinstance(value, array):
+        numbers = cast("Times", value)
+        return numbers.typecode.encode() + numbers.tobytes()
+    raise NotImplementedError
+
+
+def _was_kept(kind: Any, value: Any) -> Any:
+    """Decodes what MessagePack knows as a plain map or as bytes. Raises `NotImplementedError` for anything else."""
     if get_origin(kind) is Counter:
         return Counter(msgspec.convert(value, dict[get_args(kind)[0], int], strict=False))
+    if kind is array:
+        found: Any = array("q") if value[:1] == b"q" else array("d")
+        found.frombytes(value[1:])
+        return found
     raise NotImplementedError(kind)
+
+
+def _decided_in(samples: Iterable[Sample]) -> dict[tuple[str, Verdict], TrialSums]:
+    found: dict[tuple[str, Verdict], TrialSums] = {}
+    for sample in samples:
+        for verdict, trials in ((Verdict.PASSED, sample.passed), (Verdict.FAILED, sample.failed)):
+            if trials:
+                key = sample.recorded_id, verdict
+                found[key] = found.get(key, TrialSums()).plus(trials)
+    return found
 
 
 def sound(code: ExitCode, *readings: Reading | None) -> ExitCode:
@@ -175,17 +198,16 @@ class Reading:
             "rates": self.rates,
             "figures": self.figures,
             "samples": self.samples,
-            "counts": self.totals.counts,
         }
         for key, gathering in self._gathered.items():
             if isinstance(gathering, Keepable):
                 results[_name(key)] = gathering.found
-        self.reader.keep({name: msgspec.msgpack.encode(result) for name, result in results.items()})
+        self.reader.keep({name: msgspec.msgpack.encode(result, enc_hook=_kept_as) for name, result in results.items()})
 
     def _kept(self, name: str, kind: type[T]) -> T | None:
         data = self.reader.kept(name) if self.is_long else None
         try:
-            found = None if data is None else msgspec.msgpack.decode(data, type=kind, dec_hook=_counter)
+            found = None if data is None else msgspec.msgpack.decode(data, type=kind, dec_hook=_was_kept)
         except (msgspec.MsgspecError, ValueError, TypeError, RecursionError):
             return None
         self._from_summary |= found is not None
@@ -229,13 +251,17 @@ class Reading:
         """The results of the scenarios, in planned order."""
         return self._rates_of_trials() if self._kept_rates is None else self._kept_rates
 
+    @cached_property
+    def _sums(self) -> Mapping[tuple[str, Verdict], TrialSums]:
+        return self.reader.sums_per_scenario()
+
     def _rates_of_trials(self) -> list[ScenarioRate]:
         reader, header = self.reader, self.header
         until = None
         if header.until is not None:
             until = until_decided(header, self.planned, reader.verdicts_per_scenario())
         rates = scenario_rates(
-            reader.counts_per_scenario(),
+            {key: found.trials for key, found in self._sums.items()},
             planned=self.planned,
             until=until,
             required=header.pass_rates,
@@ -302,12 +328,16 @@ class Reading:
 
     def _summary_fits(self) -> bool:
         """Whether what was kept of the trials agrees with what their rows say."""
-        rates = self._kept_rates
-        known = self._kept(_name((TotalsFold,)), Totals)
         by_rows = self._rates_of_trials()
         counts = tally_trials(by_rows).by_verdict
-        return (rates is None or rates == by_rows) and (
-            known is None or ({verdict: known.counts[verdict] for verdict in Verdict} == counts)
+        decided = {key: found for key, found in self._sums.items() if key[1] in (Verdict.PASSED, Verdict.FAILED)}
+        rates, known = self._kept_rates, self._kept(_name((TotalsFold,)), Totals)
+        figures, samples = self._kept("figures", RunFigures), self._kept("samples", tuple[Sample, ...])
+        return (
+            (rates is None or rates == by_rows)
+            and (known is None or {verdict: known.counts[verdict] for verdict in Verdict} == counts)
+            and (figures is None or [each.trials for each in figures.scenarios] == [tally_trials([r]) for r in by_rows])
+            and (samples is None or _decided_in(samples) == decided)
         )
 
     @cached_property

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 from typing import Any
 
+from steadyhand.errors import ExitCode
 from steadyhand.judging.rates import ScenarioRate, percent
 from steadyhand.judging.trial import alarm_of
 from steadyhand.reading.run import Reading
@@ -62,8 +63,11 @@ class JunitCases:
 
 
 def to_junit(reading: Reading, *, inconclusive: JunitInconclusive = "skipped") -> str:
-    """One test suite per scenario file, in the order of the plan, then one for scenarios that were not run."""
+    """One test suite per scenario file, in the order of the plan, then one for scenarios that were not run. There is a
+    failure, an error or a skipped case unless the exit code is 0."""
     cases = reading.gathered(JunitCases).cases(inconclusive)
+    if reading.scenarios.exit_code is ExitCode.PASSED and reading.flaw is not None:
+        cases.append(_Flaw(f"the record of the run is not whole: {reading.flaw}"))
     suites: dict[str, list[_Case]] = {}
     for case in cases:
         suites.setdefault(case.file, []).append(case)
@@ -161,6 +165,18 @@ class _Case:
             found["pass_rate"] = percent(rate.required)
         found |= {f"matrix.{parameter}": axis_value(value) for parameter, value in self._parameters.items()}
         return {**found, **self._properties}
+
+
+class _Flaw(_Case):
+    """A case that is in error because the record is not whole, although every scenario in it passed."""
+
+    def __init__(self, told: str) -> None:
+        super().__init__("the record of the run", several=True)
+        self.settle(ScenarioRate(scenario_id="the record of the run", error=1), "error", {})
+        self._told = told
+
+    def _message(self) -> str:
+        return self._told
 
 
 def _duration_ms(trial: TrialRecord) -> float:

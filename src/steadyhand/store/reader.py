@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import random as randomness
+import re
 import sqlite3
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -35,6 +35,7 @@ from steadyhand.store.seal import read_seal, seal_of
 
 _PAGE = 64
 _STAMP = len("20261116-104455")
+_RUN_ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}")
 _SHOWN = 5
 
 
@@ -46,6 +47,16 @@ class TrialRow(Record):
     verdict: Verdict
     outcome: Outcome | None = None
     latency_ms: float | None = None
+
+
+class TrialSums(NamedTuple):
+    """How many trials, and the sum of their numbers."""
+
+    trials: int = 0
+    numbers: int = 0
+
+    def plus(self, numbers: Sequence[int]) -> TrialSums:
+        return TrialSums(self.trials + len(numbers), self.numbers + sum(numbers))
 
 
 _PLANNED_VERDICTS = """
@@ -99,6 +110,8 @@ class RunReader:
 
         A run that stopped early (`--until decided`) is whole with the trials that it had when it was finished.
         """
+        if _RUN_ID.fullmatch(self.path.stem) and self.path.stem != self.header.id:
+            return f"it is the record of run {self.header.id}"
         if unreadable := len(self.unreadable()):
             return f"{unreadable} of its trials cannot be read"
         with reading(self.path) as connection:
@@ -253,15 +266,21 @@ class RunReader:
         with reading(self.path) as connection:
             return dict(connection.execute("SELECT scenario_id, count(*) FROM trial GROUP BY scenario_id").fetchall())
 
-    def counts_per_scenario(self) -> dict[tuple[str, Verdict], int]:
-        """The number of trials by scenario and verdict, without zeros."""
-        query = "SELECT scenario_id, verdict, count(*) FROM trial GROUP BY scenario_id, verdict"
+    def sums_per_scenario(self) -> dict[tuple[str, Verdict], TrialSums]:
+        """The trials by scenario and verdict, without zeros."""
+        query = "SELECT scenario_id, verdict, count(*), sum(idx) FROM trial GROUP BY scenario_id, verdict"
         with reading(self.path) as connection:
-            found = {(scenario, Verdict(verdict)): count for scenario, verdict, count in connection.execute(query)}
+            rows = connection.execute(query)
+            found: dict[tuple[str, Verdict], TrialSums] = {
+                (scenario, Verdict(verdict)): TrialSums(count, total) for scenario, verdict, count, total in rows
+            }
         if not self.unreadable():
             return found
-        counts = Counter((row.key.scenario_id, row.verdict) for row in self.rows())
-        return dict(counts)
+        found = {}
+        for row in self.rows():
+            key = row.key.scenario_id, row.verdict
+            found[key] = found.get(key, TrialSums()).plus([row.key.index])
+        return found
 
     def verdicts_per_scenario(self) -> dict[str, dict[int, Verdict]]:
         """The verdict of every trial, by scenario and number."""

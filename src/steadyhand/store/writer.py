@@ -345,9 +345,9 @@ class RunWriter:
                 self._insert(new[at : at + _ROWS_AT_ONCE])
             for row in rows:
                 if row.replaces:
-                    seal = seal.minus(self._take_out(row))
+                    seal = seal.minus([self._take_out(row)])
                     self._insert([row])
-                seal = seal.plus(row.values)
+            seal = seal.plus([row.values for row in rows])
             write_seal(self._connection, seal)
             self._connection.execute("COMMIT")
             self._seal, self._run = seal, run

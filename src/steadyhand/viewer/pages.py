@@ -67,6 +67,7 @@ class Viewer:
         self.label_book: LabelBook = label_book
         self._indexes: dict[str, TrialIndex] = {}
         self._comparisons: dict[object, Comparison] = {}
+        self._whole: dict[Path, tuple[object, bool]] = {}
         self._lock: threading.Lock = threading.Lock()
 
     def get(self, path: str, query: Query) -> PageResponse:
@@ -105,11 +106,35 @@ class Viewer:
         return rendered(
             page,
             folder=str(self.folder),
-            runs=[_RunLine.of(run) for run in runs[:_RUNS]],
+            runs=[_RunLine.of(run, self._verdict(run)) for run in runs[:_RUNS]],
             live=any(run.status == "running" for run in runs),
             newer=address("/", skip=max(skip - _RUNS, 0) or None) if skip else None,
             older=address("/", skip=skip + _RUNS) if len(runs) > _RUNS else None,
         )
+
+    def _verdict(self, run: RunEntry) -> Verdict | None:
+        """That of the run's scenarios, as its exit code has it; None while nothing is wrong and not everything has run,
+        and of a long run until its page has proved that it passed."""
+        if run.header is None:
+            return None
+        reading = Reading.open(run.path)
+        found = reading.scenarios.by_verdict
+        worst = next((verdict for verdict in WORST_FIRST if found[verdict]), None)
+        if run.status == "running" and worst is not Verdict.FAILED:
+            return None
+        if worst is not Verdict.PASSED or self._is_whole(reading, unless_long=True):
+            return worst
+        return None if reading.is_long else Verdict.INCONCLUSIVE
+
+    def _is_whole(self, reading: Reading, *, unless_long: bool = False) -> bool:
+        """Whether the record is as it was written; false too for a long one that would have to be read first."""
+        state = state_of(reading.path)
+        known = self._whole.get(reading.path)
+        if known is None or known[0] != state:
+            if unless_long and reading.is_long:
+                return False
+            known = self._whole[reading.path] = state, reading.flaw is None
+        return known[1]
 
     # One run
 
@@ -158,6 +183,7 @@ class Viewer:
 
         return {
             "run_id": index.path.stem,
+            "listed": index.is_listed,
             "count": count,
             "first": skip + 1,
             "trials": [(each, link(each.key)) for each in index.trials(wanted, skip=skip)],
@@ -181,7 +207,7 @@ class Viewer:
             "state": status,
             "live": status == "running" or bool(unknown),
             "unknown": unknown,
-            "headline": _headline(index, tally, status, unknown),
+            "headline": self._headline(index, tally, status, unknown),
             "scenarios": None if status == "running" else tally.by_verdict,
             "counts": index.counts(),
             "not_run": sum(rate.not_run for rate in rates),
@@ -194,6 +220,18 @@ class Viewer:
             "sparse": is_sparse([row.cells for row in rows]),
             "more_rows": max(len(rows) - _GRID_ROWS, 0),
         }
+
+    def _headline(self, index: TrialIndex, tally: Tally, status: str, unknown: int) -> tuple[str, str]:
+        """The headline of the run and its style. A run is shown as passed only after every record was read."""
+        total = counted(tally.total, "scenario")
+        if tally.failed:
+            return f"{tally.failed} of {total} failed" + (" so far" if status == "running" else ""), "failed"
+        if status == "running":
+            return f"Running: none of {total} has failed so far", ""
+        if unknown:
+            return "Reading the records", "inconclusive"
+        whole = self._is_whole(Reading(index.reader))
+        return headline(tally, whole=whole), "passed" if whole and tally.passed == tally.total else "inconclusive"
 
     # One trial
 
@@ -306,7 +344,7 @@ class _RunLine(Record):
     problem: str | None
 
     @classmethod
-    def of(cls, run: RunEntry) -> _RunLine:
+    def of(cls, run: RunEntry, verdict: Verdict | None) -> _RunLine:
         header = run.header
         targets = dict.fromkeys(target.name for target in header.targets.values()) if header else {}
         return cls(
@@ -315,22 +353,13 @@ class _RunLine(Record):
             status=run.status,
             started=header.started_at[:16].replace("T", " ") if header else "",
             command=" ".join(header.command) if header else "",
-            verdict=_verdict(run),
+            verdict=verdict,
             counts=run.counts,
             planned=header.planned if header else 0,
             targets=tuple(targets),
             marks=_marks(header) if header else (),
             problem=run.problem,
         )
-
-
-def _verdict(run: RunEntry) -> Verdict | None:
-    """That of the run's scenarios, as its exit code has it; None while nothing is wrong and not everything has run."""
-    if run.header is None:
-        return None
-    found = Reading.open(run.path).scenarios.by_verdict
-    worst = next((verdict for verdict in WORST_FIRST if found[verdict]), None)
-    return None if run.status == "running" and worst is not Verdict.FAILED else worst
 
 
 def _marks(header: RunHeader) -> tuple[str, ...]:
@@ -361,19 +390,6 @@ def _query_of(wanted: TrialFilter, prefix: str = "") -> dict[str, str]:
 def _number(text: str | None) -> int:
     """0 for an invalid number."""
     return int(text) if text is not None and text.isascii() and text.isdigit() and len(text) < 10 else 0
-
-
-def _headline(index: TrialIndex, tally: Tally, status: str, unknown: int) -> tuple[str, str]:
-    """The headline of the run and its style. A run is shown as passed only after every record was read."""
-    total = counted(tally.total, "scenario")
-    if tally.failed:
-        return f"{tally.failed} of {total} failed" + (" so far" if status == "running" else ""), "failed"
-    if status == "running":
-        return f"Running: none of {total} has failed so far", ""
-    if unknown:
-        return "Reading the records", "inconclusive"
-    whole = index.reader.flaw() is None
-    return headline(tally, whole=whole), "passed" if whole and tally.passed == tally.total else "inconclusive"
 
 
 def _grid(index: TrialIndex, rates: list[ScenarioRate]) -> tuple[list[str], list[ViewedRow]]:

@@ -1,7 +1,8 @@
 """An index of one run, for filtering and counting its trials without decoding them for every page.
 
 It is a temporary database that is deleted when the viewer stops; the record is only read. The columns of the record are
-copied first, so that the first page can be shown; classes, tags and reasons are read in the background.
+copied first, so that the first page can be shown; classes, tags and reasons are read in the background. Of a long run
+that has a summary, the columns are too; until they are there, it answers from the summary, and lists no trial.
 """
 
 from __future__ import annotations
@@ -10,12 +11,14 @@ import functools
 import sqlite3
 import threading
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
 
 from steadyhand.errors import StoreError
 from steadyhand.judging.rates import ScenarioRate, scenario_rates, until_decided
+from steadyhand.reading.run import Reading
 from steadyhand.records.base import Record
 from steadyhand.records.evaluation import WORST_FIRST, FailureClass, Outcome, Verdict
 from steadyhand.records.run import RunHeader, Target, TrialKey
@@ -26,6 +29,7 @@ from steadyhand.store.summaries import TrialSummary, read_columns, read_summarie
 
 PAGE = 100
 _BATCH = 250
+_COPIED = 5_000
 _HOLD_S = 0.5
 _MOST_WORDS = 4_000
 _FACETS = 60
@@ -114,6 +118,7 @@ class TrialIndex:
         # A nameless database: SQLite spills it to a temporary file, which is gone when it is closed.
         self._database: sqlite3.Connection = sqlite3.connect("", check_same_thread=False, isolation_level=None)
         self._database.executescript(f"PRAGMA cache_size=-24000; PRAGMA synchronous=OFF; {_TABLES}")
+        self._summary: Reading | None = None
         self._filler: threading.Thread | None = None
 
     def close(self) -> None:
@@ -131,15 +136,31 @@ class TrialIndex:
             state = state_of(self.path)
             if state != self._state:
                 self.reader = RunReader.open(self.path)
-                self._database.execute("BEGIN")
-                self._database.executemany(_TAKE, self._columns())
-                self._database.execute("COMMIT")
+                summary = Reading(self.reader)
+                if self._state is None and summary.is_long and summary.is_quick:
+                    self._summary = summary
+                else:
+                    self._copy()
                 self._state = state
-        while monotonic() < until and self._fill():
+        while self._summary is None and monotonic() < until and self._fill():
             pass
         if self.unknown() and (self._filler is None or not self._filler.is_alive()):
             self._filler = threading.Thread(target=self._fill_all, name="index", daemon=True)
             self._filler.start()
+
+    @property
+    def is_listed(self) -> bool:
+        """Whether the trials are in the index, so that they can be listed, counted and filtered."""
+        return self._summary is None
+
+    def _copy(self) -> None:
+        """Copy the columns, a few thousand rows at a time, so that a page need not wait for all."""
+        columns = self._columns()
+        while rows := list(islice(columns, _COPIED)):
+            with self._lock:
+                self._database.execute("BEGIN")
+                self._database.executemany(_TAKE, rows)
+                self._database.execute("COMMIT")
 
     def _columns(self) -> Iterator[tuple[Any, ...]]:
         places = {key: (_shown(row_of(target)), _shown(target.name)) for key, target in self.header.targets.items()}
@@ -152,6 +173,9 @@ class TrialIndex:
     def _fill_all(self) -> None:
         sleep(_HOLD_S)  # let the page that asked be rendered first
         try:
+            if self._summary is not None:
+                self._copy()
+                self._summary = None
             while self._fill():
                 pass
         except (StoreError, sqlite3.Error):
@@ -206,6 +230,8 @@ class TrialIndex:
 
     def unknown(self) -> int:
         """How many trials are known by their columns only."""
+        if (summary := self._summary) is not None:
+            return max(1, summary.totals.counts.total())
         return self._rows("SELECT count(*) FROM entry WHERE known = 0")[0][0]
 
     def count(self, wanted: TrialFilter) -> int:
@@ -262,15 +288,21 @@ class TrialIndex:
         return [target for (target,) in self._rows("SELECT DISTINCT target FROM entry WHERE target != '' LIMIT 2")]
 
     def outcomes(self) -> dict[Outcome, int]:
+        if (summary := self._summary) is not None:
+            return {outcome: summary.totals.outcomes[outcome] for outcome in Outcome}
         found = dict(self._rows("SELECT outcome, count(*) FROM entry GROUP BY outcome"))
         return {outcome: found.get(outcome.value, 0) for outcome in Outcome}
 
     def counts(self) -> dict[Verdict, int]:
+        if (summary := self._summary) is not None:
+            return {verdict: summary.totals.counts[verdict] for verdict in Verdict}
         found = dict(self._rows("SELECT verdict, count(*) FROM entry GROUP BY verdict"))
         return {verdict: found.get(verdict.value, 0) for verdict in Verdict}
 
     def rates(self) -> list[ScenarioRate]:
         """As `Reading` has them, from the index."""
+        if (summary := self._summary) is not None:
+            return summary.rates
         planned = self.reader.planned_per_scenario()
         rows = self._rows("SELECT scenario_id, verdict, count(*) FROM entry GROUP BY scenario_id, verdict")
         until = None

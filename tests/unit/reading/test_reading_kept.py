@@ -15,7 +15,7 @@ from steadyhand.records.evaluation import Verdict
 from steadyhand.report.table import Page
 from steadyhand.report.terminal import View, render_run
 from steadyhand.store.kept import write_kept
-from steadyhand.store.reader import list_runs
+from steadyhand.store.reader import RunReader, list_runs
 from steadyhand.store.schema import PlanEntry
 from steadyhand.store.writer import RunWriter
 from support.sample_run import HEADER, TRIALS
@@ -116,19 +116,58 @@ def test_a_damaged_summary_is_as_if_it_were_not_there(tmp_path, statement):
     assert Reading.open(path).exit_code is ExitCode.PASSED
 
 
-@pytest.mark.parametrize("name", ["rates", "TotalsFold[]"])
+def kept_in(path):
+    connection = sqlite3.connect(path)
+    names = [name for (name,) in connection.execute("SELECT name FROM kept")]
+    connection.close()
+    return {name: RunReader.open(path).kept(name) for name in names}
+
+
+def put_in_from(path, other):
+    """The summary of another run, with the seal of this one."""
+    connection = sqlite3.connect(path)
+    connection.execute(f"ATTACH '{other}' AS other")
+    connection.execute("DELETE FROM main.kept")
+    columns = "name, seal.trials, seal.checksum, seal.run, body"
+    connection.execute(f"INSERT INTO main.kept SELECT {columns} FROM other.kept, main.seal")
+    connection.commit()
+    connection.close()
+
+
+def test_the_summary_of_another_run_is_as_if_it_were_not_there(tmp_path):
+    path = record(tmp_path, PASSED)
+    header = msgspec.structs.replace(HEADER, id="another", planned=LONG, until="decided", pass_rate=0.1)
+    writer = RunWriter.create(tmp_path, header, [PlanEntry(key=trial.key) for trial in TRIALS])
+    for trial in TRIALS:
+        writer.append(trial)
+    writer.close(header=header)
+    before = shown(path)
+    keep(path)
+    keep(writer.path)
+    put_in_from(path, writer.path)
+    assert set(kept_in(path).values()) == {None}
+    assert shown(path) == before
+    assert Reading.open(path).exit_code is ExitCode.PASSED
+
+
+def test_a_part_of_the_summary_under_another_name_is_as_if_it_were_not_there(tmp_path):
+    path = record(tmp_path, PASSED)
+    keep(path)
+    execute(path, "DELETE FROM kept WHERE name = 'rates'")
+    execute(path, "UPDATE kept SET name = 'rates' WHERE name = 'TotalsFold[]'")
+    assert kept_in(path)["rates"] is None
+
+
+@pytest.mark.parametrize("name", ["rates", "TotalsFold[]", "figures", "samples"])
 def test_a_summary_that_disagrees_with_its_trials_is_found(tmp_path, name):
     """It fits the seal, and can be decoded."""
     failed = record(tmp_path / "failed", [typical(index, Verdict.FAILED) for index in range(12)])
     path = record(tmp_path, PASSED)
     keep(failed)
     keep(path)
-    connection = sqlite3.connect(failed)
-    names = [name for (name,) in connection.execute("SELECT name FROM kept")]
-    connection.close()
-    found = {each: Reading.open(failed).reader.kept(each) for each in names}
-    write_kept(failed, {**found, name: Reading.open(path).reader.kept(name)})
+    write_kept(failed, {**kept_in(failed), name: kept_in(path)[name]})
     reading = Reading.open(failed)
     list(render_run(reading, Page()))
+    assert reading.samples
     assert reading.flaw == "its summary does not fit its trials"
     assert reading.exit_code is not ExitCode.PASSED

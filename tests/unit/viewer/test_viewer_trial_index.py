@@ -7,7 +7,7 @@ import sqlite3
 import msgspec
 import pytest
 
-from steadyhand.reading.run import Reading
+from steadyhand.reading.run import LONG, Reading
 from steadyhand.records.evaluation import FailureClass, Outcome, Verdict
 from steadyhand.records.run import Target, TrialKey
 from steadyhand.store.schema import PlanEntry
@@ -141,4 +141,24 @@ def test_what_was_not_read_in_time_follows_in_the_background(tmp_path):
     assert index._filler is not None
     index._filler.join()
     assert index.unknown() == 0
+    index.close()
+
+
+def test_a_long_run_with_a_summary_is_shown_before_its_trials_are_listed(tmp_path):
+    header = msgspec.structs.replace(HEADER, planned=LONG, until="decided", pass_rate=0.1)
+    writer = RunWriter.create(tmp_path, header, [PlanEntry(key=typical(index).key) for index in range(9)])
+    for number in range(9):
+        writer.append(typical(number, Verdict.FAILED if number == 4 else Verdict.PASSED))
+    writer.close(header=header)
+    reading = Reading.open(writer.path)
+    list(reading.read())
+    reading.keep()
+    index = TrialIndex(writer.path)
+    index.refresh()
+    assert (index.is_listed, index.unknown(), index.trials(TrialFilter())) == (False, 9, [])
+    at_once = index.rates(), index.counts(), index.outcomes()
+    while not index.is_listed or index.unknown():
+        index.refresh()
+    assert (index.rates(), index.counts(), index.outcomes()) == at_once
+    assert index.trials(TrialFilter())[0].key.index == 4
     index.close()
