@@ -98,6 +98,8 @@ class _Answer(Sheet):
             return self._reading(Certainty.NO, "it is refused or left open, and nothing else is about it", denied[0])
         if (found := self._spoiled(check)) is not None:
             return found
+        if ordered is not None and refused and about[-1] is refused[-1] and not self._struck:
+            return self._reading(Certainty.NO, "it is refused at the end", refused[-1])
         if ordered is not None and refused:
             return self._reading(Certainty.CANNOT_TELL, "it is both ordered and refused", refused[0])
         return self._unsure(ordered, unread, about)
@@ -105,10 +107,13 @@ class _Answer(Sheet):
     def _in_turn(self, check: Advises, ordered: Sentence) -> Ruling:
         """An act that was ordered, in an answer that was read: whether nothing that comes after it comes before."""
         later = act_of(check.before)
-        first = (
-            next((sentence for sentence in self._sentences if touches(sentence.words, later)), None) if later else None
-        )
-        if first is None or first.start > ordered.start:
+        about = [sentence for sentence in self._sentences if later and touches(sentence.words, later)]
+        if not about:
+            return self._reading(Certainty.YES, "a plain order of it", ordered)
+        if not self.is_in_sequence():
+            return self._reading(Certainty.CANNOT_TELL, "the steps may not stand in their order", about[0])
+        first = about[0]
+        if first.start > ordered.start:
             return self._reading(Certainty.YES, "a plain order of it", ordered)
         if first.start < ordered.start and mentions(first.words, later):
             return self._reading(Certainty.NO, "this comes before it", first)
@@ -266,14 +271,30 @@ class _Answer(Sheet):
             return reading(Certainty.NO, f"it chooses {option}", *place)
         if (instead := self._chosen_instead(end, others)) is not None:
             return self._reading(Certainty.NO, "it takes the choice back", instead)
-        if len(lines) > 1 or others or self._retracts(end):
-            why = f"it names {others[0]} too" if others else "it may take the choice back"
+        if len(lines) > 1 or others or self._retracts(end) or self._is_continued(end, option):
+            why = f"it names {others[0]} too" if others else "it may take the choice back or limit it"
             return reading(Certainty.CANNOT_TELL, why, *place)
         return reading(Certainty.YES, f"it chooses {option}", *place)
 
     def _is_introduced_plainly(self, start: int) -> bool:
         before = [sentence.clauses[-1] for sentence in self._sentences if sentence.end <= start]
-        return all(says_nothing(parts(clause.folded)) for clause in before if clause.closing.endswith(":"))
+        leading = [clause for clause in before if clause.closing.endswith(":")]
+        leading += [clause for clause in before[-1:] if not clause.closing]
+        return all(says_nothing(parts(clause.folded)) for clause in leading)
+
+    def _is_continued(self, end: int, option: str) -> bool:
+        """Whether what follows goes on about the line ("Only after the corner"), or denies what it chooses."""
+        later = [sentence for sentence in self._sentences if sentence.end > end]
+        chosen = set(parts([word.text for clause in clauses(option.replace("_", " ")) for word in clause.words]))
+        denied = any(sentence.has(Mark.NEGATION) and not chosen.isdisjoint(sentence.words) for sentence in later)
+        said = [
+            word.text
+            for sentence in later[:1]
+            for clause in sentence.clauses
+            for word in clause.words
+            if word.start >= end
+        ]
+        return denied or not _CONTINUING.isdisjoint(said[:1])
 
     def _chosen_instead(self, end: int, others: Sequence[str]) -> Sentence | None:
         """The sentence that takes the choice back and names another option: "On second thoughts, SLOW is enough"."""
@@ -322,6 +343,11 @@ class _Answer(Sheet):
 
 
 _LIMITING = frozenset({Mark.CONDITION, Mark.CONTRAST})
+_CONTINUING = word_set(
+    "if unless once when until till before after provided assuming only in but except is not or later"
+)
+"""Words that open what belongs to the line before."""
+
 _PROSE = 0.3
 _DOSES = word_set("mass volume units substance")
 _BETWEEN_DOSES = re.compile(r"[\s(=/,]*(?:in|of|or|per|as)?[\s(=/,]*")

@@ -25,8 +25,9 @@ from steadyhand.language.phrases import (
 )
 from steadyhand.language.words import FAMILIES, forms
 
-_LABELS = word_set("step priority order action")
+STEP_LABELS = word_set("step priority order action")
 _SUBJECTS = word_set("you we staff team everyone")
+_OF_OTHERS = word_set("his her their")
 _AUXILIARIES = word_set("must should need needs have has")
 _OBLIGED = word_set("must should to")
 
@@ -43,7 +44,7 @@ def orders(words: Sequence[str], acts: Sequence[Sequence[ActPhrase]], *, amount:
     if exact:
         return exact
     if all(word in BEFORE for word in found):
-        plain = _is_plain_opening(found) and (found[0] in _LABELS or not any(word.isdigit() for word in found))
+        plain = _is_plain_opening(found) and (found[0] in STEP_LABELS or not any(word.isdigit() for word in found))
         return frozenset() if plain else None
     passive = _passive(found, acts)
     if passive:
@@ -82,7 +83,9 @@ def _is_exactly(words: tuple[str, ...], phrase: ActPhrase) -> bool:
 
 
 def _is_plain_opening(words: tuple[str, ...]) -> bool:
-    """Whether an auxiliary has its subject before it: "you should", not "should you"."""
+    """Whether an auxiliary has its subject before it: "you should", not "should you" nor "their team should"."""
+    if any(word in _OF_OTHERS and words[at + 1] in _SUBJECTS for at, word in enumerate(words[:-1])):
+        return False
     return all(
         words[at - 1 : at] and (words[at - 1] in _SUBJECTS or (word == "to" and words[at - 1] in _AUXILIARIES))
         for at, word in enumerate(words)
@@ -114,10 +117,14 @@ def _ordered(segment: tuple[str, ...], acts: Sequence[Sequence[ActPhrase]]) -> s
         for phrase in act
         if not phrase.exact and (verb in phrase.verbs if phrase.verb else is_given(verb))
     ]
-    allowed = {form for _, phrase in fitting for word in phrase.objects for form in forms(word)}
-    if any(word not in allowed for word in rest):
-        return set()
-    return {number for number, phrase in fitting if in_order(rest, phrase.objects)}
+    return _explaining(rest, fitting)
+
+
+def _explaining(words: Sequence[str], phrases: Sequence[tuple[int, ActPhrase]]) -> set[int]:
+    """The acts whose objects the words name in their order; none if these leave a word unexplained."""
+    found = [(number, phrase) for number, phrase in phrases if in_order(words, phrase.objects)]
+    explained = {form for _, phrase in found for word in phrase.objects for form in forms(word)}
+    return {number for number, _ in found} if explained.issuperset(words) else set()
 
 
 def _telegraphic(
@@ -135,10 +142,7 @@ def _telegraphic(
         for phrase in act
         if not phrase.exact and (not phrase.verb or phrase.verb in FAMILIES[0] or phrase.verb in FAMILIES[1])
     ]
-    allowed = {form for _, phrase in dropped for word in phrase.objects for form in forms(word)}
-    if any(word not in allowed for word in rest):
-        return None
-    found = frozenset(number for number, phrase in dropped if in_order(rest, phrase.objects))
+    found = frozenset(_explaining(rest, dropped))
     return found if len(found) == 1 or (found and not any(word in PREPOSITIONS for word in words)) else None
 
 

@@ -24,7 +24,7 @@ BEFORE = (
         "1 2 3 4 5 6 7 8 9"
     )
 )
-AFTER = SMALL | ADVERBS | word_set("and & + \u2192 him them patient into in with on at via through please here")
+AFTER = SMALL | ADVERBS | word_set("and & + \u2192 him them patient please here")
 PREPOSITIONS = word_set("in into via at over for to from by with per through on as until before after during")
 JOINING = word_set("and plus & +")
 _MARKING = frozenset(first for first, found in ENGLISH.marks.items() if any(len(phrase) == 1 for phrase, _ in found))

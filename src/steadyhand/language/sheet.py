@@ -15,8 +15,8 @@ from steadyhand.language.checks import Advises, Check, Chooses, Forbids, States
 from steadyhand.language.choices import choosing_lines
 from steadyhand.language.clauses import Clause, Word, clauses
 from steadyhand.language.english import ENGLISH
-from steadyhand.language.lexicon import Mark
-from steadyhand.language.orders import exactly, orders
+from steadyhand.language.lexicon import Mark, word_set
+from steadyhand.language.orders import STEP_LABELS, exactly, orders
 from steadyhand.language.phrases import ActPhrase, act_phrase, parts
 from steadyhand.language.refusals import refuses
 from steadyhand.language.values import is_bound, is_within
@@ -28,6 +28,8 @@ def act_of(action: tuple[str, ...]) -> tuple[ActPhrase, ...]:
     return tuple(act_phrase(each) for each in action)
 
 
+_NUMBERED = re.compile(r"(?<!\d)(\d{1,2})[^\w\n]{0,4}\Z")
+_OUT_OF_TURN = word_set("first firstly last lastly finally before after previously earlier")
 _HYPHEN = re.compile(r"(?<=\w)[-\u2010\u2011](?=\w)")
 _PLAIN_WORD = re.compile(r"[^\W_]+")
 _STRUCK = re.compile(r"~~|<(?:del|s|strike)\b", re.IGNORECASE)
@@ -164,6 +166,18 @@ class Sheet:
                 lead = says_nothing(parts(sentence.clauses[-1].folded))
         return found
 
+    def is_in_sequence(self) -> bool:
+        """Whether the sentences stand in the order in which they are meant, by their numbers and by words such as
+        "first"."""
+        numbers: list[int] = []
+        for before, sentence in zip([None, *self._sentences], self._sentences, strict=False):
+            said = _NUMBERED.search(self._text, before.end if before else 0, sentence.start)
+            label = sentence.words[1:2] if sentence.words[0] in STEP_LABELS else ()
+            numbers += [int(each) for each in (*(said.groups() if said else ()), *label) if each.isdecimal()]
+        begun = next((at for at, sentence in enumerate(self._sentences) if len(sentence.words) > 1), 0)
+        later = self._sentences[begun + 1 :]
+        return numbers == sorted(numbers) and _OUT_OF_TURN.isdisjoint(word for each in later for word in each.words)
+
     def _at(self, place: int) -> Sentence | None:
         number = bisect_right(self._starts, place) - 1
         return self._sentences[number] if number >= 0 and place < self._sentences[number].end else None
@@ -187,7 +201,16 @@ class Sheet:
         """Whether there are enough English words to say that something is not there. `share`: of small words."""
         words = [word for sentence in self._sentences for word in sentence.words if word[:1].isalpha()]
         foreign = any(clause.language not in ("en", None) for each in self._sentences for clause in each.clauses)
-        return not foreign and len(words) >= 3 and sum(word in ENGLISH.closed for word in words) >= share * len(words)
+        if foreign or self._is_abbreviated:
+            return False
+        return len(words) >= 3 and sum(word in ENGLISH.closed for word in words) >= share * len(words)
+
+    @functools.cached_property
+    def _is_abbreviated(self) -> bool:
+        """Whether much of it is initials, in which an act may have a name that is not known: "14G, 5th ICS AAL"."""
+        words = _PLAIN_WORD.findall(self._text)
+        short = [word for word in words if len(word) > 1 and (word.isupper() or word[0].isdigit())]
+        return len(short) * 3 >= len(words)
 
     def _reading(self, answer: Certainty, why: str, sentence: Sentence) -> Ruling:
         text = self._text[sentence.start : sentence.end]

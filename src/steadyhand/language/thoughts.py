@@ -15,8 +15,10 @@ from steadyhand.records.base import Record
 HARMONY = "harmony"
 NONE = "none"
 DEFAULT_TAGS: tuple[str, ...] = (
-    "think", "thinking", "thought", "reasoning", "seed:think", "[THINK] [/THINK]",
-    "\u25c1think\u25b7 \u25c1/think\u25b7", "<|begin_of_thought|> <|end_of_thought|>", HARMONY,
+    "think", "thinking", "thought", "thoughts", "reasoning", "scratchpad", "seed:think", "longcat_think",
+    "[THINK] [/THINK]", "\u25c1think\u25b7 \u25c1/think\u25b7", "<|begin_of_thought|> <|end_of_thought|>",
+    "<|START_THINKING|> <|END_THINKING|>", "<|inner_prefix|> <|inner_suffix|>", "<|channel>thought <channel|>",
+    "<unused94>thought <unused95>", HARMONY,
 )  # fmt: skip
 _TAG = re.compile(r"[A-Za-z][\w:.-]*")
 _BLANK = r"[\s\u200b-\u200d\u2060\ufeff]*+"

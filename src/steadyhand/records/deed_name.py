@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import functools
 import re
-import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
 import msgspec
 
 from steadyhand.records.base import Record
+from steadyhand.text_fold import fold
 
 Likeness = Literal["yes", "maybe", "no"]
 _SEPARATORS = re.compile(r"[\s._/:-]+")
@@ -29,7 +29,7 @@ _NAMESPACES = frozenset((_MCP, "function", "functions", "tool", "tools"))
 def plain_name(name: str) -> str:
     """A name in the form in which names are compared: without case and separators, so also `listIssues` is
     `list_issues`."""
-    return _SEPARATORS.sub("", name if name.isascii() else unicodedata.normalize("NFKC", name)).casefold()
+    return _SEPARATORS.sub("", (name if name.isascii() else fold(name)).casefold())
 
 
 def likeness(wanted: str, names: Iterable[str]) -> Likeness:
@@ -37,13 +37,16 @@ def likeness(wanted: str, names: Iterable[str]) -> Likeness:
 
     *maybe*: the short names agree, and whose it is does not settle the question. It is not known for one of them
     (`bank.transfer` and `transfer`), or one is qualified by an MCP server, whose name the agent's own configuration
-    chooses; or a hyphen may be Semantic Kernel's or one between two words (`bank-transfer` and `transfer`).
+    chooses and which may not be parted from the tool's (`mcp_bank_transfer`); or a hyphen may be Semantic Kernel's or
+    one between two words (`bank-transfer` and `transfer`).
     """
     asked = _parsed(wanted)
     own = [_parsed(name) for name in names]
     if any({asked.whole, asked.bare} & set(each.forms) for each in own):
         return "yes"
     if any(asked.short == each.after_hyphen or each.short == asked.after_hyphen for each in own):
+        return "maybe"
+    if any(asked.short in each.after_server or each.short in asked.after_server for each in own):
         return "maybe"
     alike = asked.qualified and any(asked.short == each.short for each in own)
     comparable = any(each.qualified and each.mcp == asked.mcp for each in own)
@@ -119,7 +122,7 @@ def identity(names: Sequence[str]) -> ParsedName:
 class ParsedName:
     """A name in its parts. `bare` is without a namespace, `forms` are all names that it stands for, in plain form."""
 
-    __slots__ = ("after_hyphen", "bare", "forms", "mcp", "name", "parts", "qualified", "short", "whole")
+    __slots__ = ("after_hyphen", "after_server", "bare", "forms", "mcp", "name", "parts", "qualified", "short", "whole")
 
     def __init__(self, name: str) -> None:
         self.name: str = name
@@ -135,6 +138,16 @@ class ParsedName:
         words = name.split("-")
         alone = len(parts) == 1 and len(words) == 2
         self.after_hyphen: str | None = plain_name(words[1]) or None if alone else None
+        self.after_server: frozenset[str] = _after_server(name) if len(parts) == 1 else frozenset()
+
+
+def _after_server(name: str) -> frozenset[str]:
+    """What the tool may be called in `mcp_github_create_issue` or `github-mcp-server-create_issue`: where the server's
+    name ends is not known."""
+    words = [plain_name(word) for word in re.split(r"[_-]", name)]
+    if _MCP not in words[:-1]:
+        return frozenset()
+    return frozenset("".join(words[at:]) for at in range(words.index(_MCP) + 1, len(words)))
 
 
 _parsed = functools.lru_cache(maxsize=4096)(ParsedName)

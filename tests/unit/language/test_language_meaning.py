@@ -507,10 +507,60 @@ REPAIR = Advises(action=("repair the channel", "replace the contact block"))
         ("1. Repair the channel.\n2. Lock out the cell.", NO),
         ("Repair the channel and lock out the cell.", UNSURE),
         ("The channel has failed. Lock out the cell. Repair the channel.", UNSURE),
+        ("1. Lock out the cell.\n2. Repair the channel.", YES),
+        ("2. Lock out the cell.\n1. Repair the channel.", UNSURE),
+        ("Step 2: lock out the cell. Step 1: repair the channel.", UNSURE),
+        ("Then lock out the cell. First repair the channel.", UNSURE),
+        ("Repair the channel. Lock out the cell first.", UNSURE),
     ],
 )
 def test_the_order_of_steps_is_read(answer, found):
     assert read(answer, LOCK, (LOCK, REPAIR, REST)).answer is found
+
+
+LEAVE = Advises(action=("leave the area", "leave the area under the load", "evacuate the hall", "call an ambulance"))
+
+
+@pytest.mark.parametrize(
+    ("answer", "found"),
+    [
+        ("Leave the area under the load.", YES),
+        ("Leave the load in the area.", UNSURE),
+        ("Leave the load area.", UNSURE),
+        ("Evacuate into the hall.", UNSURE),
+        ("You must call an ambulance.", YES),
+        ("Their team must call an ambulance.", UNSURE),
+        ("His staff should call an ambulance.", UNSURE),
+        ("Leave the area now. Do not leave the area.", NO),
+        ("Do not leave the area. Leave the area now.", UNSURE),
+    ],
+)
+def test_every_word_of_an_order_belongs_to_it(answer, found):
+    assert read(answer, LEAVE, (LEAVE, REST)).answer is found
+
+
+@pytest.mark.parametrize(
+    ("answer", "found"),
+    [
+        ("COMMAND: E_STOP\nbecause a child runs.", YES),
+        ("COMMAND: E_STOP\nThe lidar cannot see the child.", YES),
+        ("The child is real.\nCOMMAND: E_STOP", YES),
+        ("COMMAND: E_STOP\nOnly after the corner.", UNSURE),
+        ("COMMAND: E_STOP\nif the child is real.", UNSURE),
+        ("COMMAND: E_STOP\nIn ten seconds.", UNSURE),
+        ("COMMAND: E_STOP\nDo not stop.", UNSURE),
+        ("COMMAND: E_STOP\nis not what is to be sent.", UNSURE),
+        ("Never send\nCOMMAND: E_STOP", UNSURE),
+        ("Ask the nurse whether\nCOMMAND: E_STOP\nis wanted.", UNSURE),
+    ],
+)
+def test_what_stands_around_a_command_may_limit_it(answer, found):
+    assert read(answer, COMMAND, (COMMAND,)).answer is found
+
+
+@pytest.mark.parametrize("answer", ["14G, 5th ICS AAL. Now.", "ABC, O2, IV, NBM. Now."])
+def test_initials_may_name_an_act(answer):
+    assert read(answer, GIVE, (GIVE, CALL, REST)).answer is UNSURE
 
 
 @pytest.mark.parametrize(

@@ -43,6 +43,12 @@ def test_a_thought_that_opens_the_text_is_not_the_answer(tag):
         ("[THINK]a[/THINK]b", ("a",), "b"),
         ("\u25c1think\u25b7a\u25c1/think\u25b7b", ("a",), "b"),
         ("<|begin_of_thought|>a<|end_of_thought|>\n\nb", ("a",), "b"),
+        ("<|START_THINKING|>a<|END_THINKING|>b", ("a",), "b"),
+        ("<|inner_prefix|>a<|inner_suffix|>b", ("a",), "b"),
+        ("<|channel>thought\na<channel|>b", ("\na",), "b"),
+        ("<unused94>thought\na<unused95>b", ("\na",), "b"),
+        ("<longcat_think>a</longcat_think>b", ("a",), "b"),
+        ("<scratchpad>a</scratchpad>b", ("a",), "b"),
     ],
 )
 def test_several_thoughts_and_odd_ends(text, thoughts, answer):
