@@ -81,6 +81,7 @@ def test_an_equivalent_mutant_does_not_count_and_a_stale_entry_is_named(shell: S
         ("equivalent: 3\n", "mutants.yaml:1:13: equivalent: expected a list, found 3"),
         ("equivalent: [{scenario: x, operator: y, hash: zz, reason: w}]\n", "mutants.yaml:1:47: equivalent[0].hash"),
         ("equivalents: []\n", "mutants.yaml:1:1: equivalents: unknown key `equivalents`; did you mean `equivalent`?"),
+        ("written: [{scenario: x, signed: y}]\n", "mutants.yaml:1:11: written[0].text"),
     ],
 )
 def test_a_wrong_file_of_equivalents_is_located(shell: Shell, text: str, message: str):
@@ -89,6 +90,18 @@ def test_a_wrong_file_of_equivalents_is_located(shell: Shell, text: str, message
     ended = shell("mutate", "loose.yaml")
     assert ended.code == 2
     assert message in ended.err
+
+
+def test_written_answers_are_tried_once_somebody_has_signed_them(shell: Shell):
+    shell.write("loose.yaml", LOOSE)
+    entry = "  - {scenario: SCN-C-901, text: %s}\n"
+    written = [entry % "The lab can sleep.", entry % '"The lab can sleep, and so can we.", signed: Ann']
+    shell.write("mutants.yaml", f"written:\n{''.join(written)}")
+    _, found = _report(shell, "loose.yaml")
+    tried = [each["text"] for each in found["scenarios"][0]["mutants"] if each["operator"] == "written"]
+    assert tried == ["The lab can sleep, and so can we."]
+    assert found["unsigned"] == ["SCN-C-901"]
+    assert "mutants.yaml: 1 of SCN-C-901 not signed, and not tried" in shell("mutate", "loose.yaml").out
 
 
 def test_a_scenario_without_a_good_answer_is_not_enough(shell: Shell):

@@ -21,7 +21,7 @@ from steadyhand.records.event import AnyEvent, Said
 from steadyhand.records.mutation import KILLED, CheckTally, MutantResult, MutantStatus, MutationReport, ScenarioMutants
 from steadyhand.records.run import Judged, TrialKey, TrialRecord
 from steadyhand.records.scenario import Ask, Converse, Scenario, evaluation_specs, leaf_specs
-from steadyhand.spec.equivalents import read_equivalents
+from steadyhand.spec.mutant_notes import read_mutant_notes
 from steadyhand.store.reader import RunReader
 
 _Results: TypeAlias = "dict[tuple[object, ...], EvaluationResult]"
@@ -56,7 +56,10 @@ class Mutation:
             sandbox_for((each, registries.registry(each)) for each in scenarios) if builder is None else None
         )
         folders = {Path(scenario.place.file).parent for scenario in scenarios}
-        self._equivalent = {key: why for folder in sorted(folders) for key, why in read_equivalents(folder).items()}
+        notes = [read_mutant_notes(folder) for folder in sorted(folders)]
+        self._equivalent = {key: why for each in notes for key, why in each.equivalent.items()}
+        self._written = [answer for each in notes for answer in each.written]
+        self._unsigned = tuple(name for each in notes for name in each.unsigned)
         self._used: set[tuple[str, str, str]] = set()
 
     async def of_examples(self) -> MutationReport:
@@ -83,7 +86,7 @@ class Mutation:
         counted = killed + sum(each.survived for each in found)
         unused = sorted(" ".join(key) for key in self._equivalent.keys() - self._used)
         share = killed / counted if counted else None
-        return MutationReport(killed=share, scenarios=tuple(found), unused=tuple(unused))
+        return MutationReport(killed=share, scenarios=tuple(found), unused=tuple(unused), unsigned=self._unsigned)
 
     async def _scenario(self, scenario: Scenario, answers: Mapping[str, Sequence[_Original]]) -> ScenarioMutants:
         elsewhere = [each.answer for name, those in answers.items() if name != scenario.id for each in those]
@@ -94,7 +97,9 @@ class Mutation:
             held = {key: result for key, result in before.items() if result.verdict is Verdict.PASSED}
             originals += bool(held)
             unstored = self._rests_on_the_trial(scenario, original.stored, held)
-            for mutant, stored in _cases(scenario, original, elsewhere) if held else ():
+            # Those written by somebody are of no one answer, and tried once.
+            written = [text for name, text in self._written if name == scenario.id and originals == 1]
+            for mutant, stored in _cases(scenario, original, elsewhere, written) if held else ():
                 after = await self._examine(scenario, mutant.text, stored)
                 lost = {key: each for key, each in after.items() if _noticed(before.get(key), each)}
                 # What was done is not read by a judge who reads the reply.
@@ -209,7 +214,9 @@ def _added_up(scenario: Scenario, originals: int, found: Sequence[tuple[MutantRe
     )
 
 
-def _cases(scenario: Scenario, original: _Original, elsewhere: Sequence[str]) -> Iterator[_Case]:
+def _cases(
+    scenario: Scenario, original: _Original, elsewhere: Sequence[str], written: Sequence[str]
+) -> Iterator[_Case]:
     source = GoodAnswer(
         answer=original.answer,
         words=_words(scenario),
@@ -220,7 +227,7 @@ def _cases(scenario: Scenario, original: _Original, elsewhere: Sequence[str]) ->
     )
     stored = original.stored
     if original.answer.strip():
-        for mutant in mutants(source):
+        for mutant in (*mutants(source), *(Mutant(operator="written", text=text) for text in written)):
             yield _Case(mutant, None if stored is None else _with_reply(stored, mutant.text))
     if stored is not None:
         for conduct in conduct_mutants(stored.events):

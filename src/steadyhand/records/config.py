@@ -287,7 +287,7 @@ class RunOptions(Record):
     allow_commands: Annotated[bool, _SAFETY("--allow-commands",
         "Allow commands written by a model to run on this machine.", guarded="running")] = False
     trust: Annotated[bool, _SAFETY("--trust", "Allow code, commands and files named by scenarios outside the project.",
-        commands=(*_RUNNING, "resume", "gateway"), ends_with=("rejudge",), varies=True)] = False
+        commands=(*_RUNNING, "resume", "gateway", "mutate"), ends_with=("rejudge",), varies=True)] = False
     in_process: Annotated[bool, _SAFETY("--in-process",
         "Run `python:` agents in this process, for debugging.")] = False
     isolation: Annotated[IsolationChoice | None, _SAFETY("--isolation",

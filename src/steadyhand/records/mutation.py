@@ -68,6 +68,8 @@ class MutationReport(Record):
     scenarios: tuple[ScenarioMutants, ...]
     unused: tuple[str, ...]
     """Entries of `mutants.yaml` that no mutant has."""
+    unsigned: tuple[str, ...] = ()
+    """The scenarios of answers in `mutants.yaml` that nobody signed, and that were not tried."""
 
     def enough(self, least: float) -> bool:
         """Whether at least this share was killed, and every scenario had an answer to make mutants of."""

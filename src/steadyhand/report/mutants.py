@@ -85,3 +85,5 @@ def _summary(report: MutationReport) -> Iterator[str]:
         yield f"no good answer on which a check holds: {', '.join(without)}; add `examples`, or mutate a run"
     for entry in report.unused:
         yield f"mutants.yaml: no mutant is {one_line(entry)}; remove the entry"
+    for name in dict.fromkeys(report.unsigned):
+        yield f"mutants.yaml: {report.unsigned.count(name)} of {one_line(name)} not signed, and not tried"
