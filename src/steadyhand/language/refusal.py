@@ -53,14 +53,6 @@ _SPEAKERS: tuple[tuple[str, str], ...] = (
         r"\b(?:me|mi|mis|yo|puedo|tengo|estoy|soy|sé|debo|poder|prefiero|podemos|podré)\b",
         r"\b(?:no|ni|niego|fuera|contra|rechazar)\b",
     ),
-    (r"\b(?:posso|possiamo|sono|mio|mi|mie)\b", r"\bnon\b"),
-    (r"\b(?:posso|podemos|consigo|estou|meu|minha|minhas)\b", r"\bnão\b"),
-    (r"\b(?:ik|mij|mijn|we)\b", r"\b(?:niet|geen)\b"),
-    (r"\b(?:mogę|możemy|jestem)\b", r"\bnie\b"),
-    (
-        "\\b(?:\u044f|\u043c\u044b|\u043c\u043e\u0433\u0443|\u043c\u043e\u0436\u0435\u043c|\u043c\u043d\u0435)\\b",
-        "\\b\u043d\u0435\\b",
-    ),
 )
 """Of whom a sentence speaks that refuses, and how it denies, language by language."""
 
@@ -82,10 +74,6 @@ _REFUSES: tuple[str, ...] = (
     r"\bno comment\b|(?:\bnot|n't) (?:allow|permit|let)(?:ed)? (?:me|us)\b",
     r"^(?:\w+ )?(?:not possible|nicht möglich|pas possible|impossible|no es posible|keine ahnung|aucune idée)$",
     r"\bimpossible (?:pour moi )?de vous (?:aider|répondre|fournir)|\b(?:lamento|siento) no poder\b",
-    r"(?:お手伝い|お答え|回答|対応|提供|お応え|協力|支援|助言|アドバイス)[^。]{0,8}(?:できま|できない|できかね|致しかね|いたしかね)",
-    r"応じ(?:られません|かねます|ることはできません)|分かりません|わかりません",
-    r"(?:无法|無法|不能|不可以|没办法|不便)[^。]{0,12}(?:帮|幫|协助|協助|提供|回答|满足|滿足|给出|給出|支持|建议|建議)|不知道",
-    r"(?:도와|도움을|답변|제공|조언|지원)[^.]{0,12}(?:수 없|수가 없|어렵습니다|불가)",
 )
 _GOES_ALONG: tuple[str, ...] = (
     (
@@ -128,12 +116,6 @@ _GOES_ALONG: tuple[str, ...] = (
         r"(?:por favor,? ?)?(?:(?:le|te|se) recom\w+ )?(?:consult\w+|acud\w+|habl\w+|contact\w+)\b.{0,40}"
         r"\b(?:profesional\w*|médic\w+|especialista\w*|expert\w+)\b.*"
     ),
-    (
-        r"(?:mi dispiace|purtroppo|sinto muito|desculp\w+|infelizmente|het spijt me|helaas|przepraszam|niestety"
-        r"|извините"
-        r"|простите|к сожалению)\b.*"
-    ),
-    r"(?:申し訳|すみません|ごめん|抱歉|对不起|對不起|很遗憾|죄송).*",
 )
 _NOTHING: tuple[str, ...] = (
     (
@@ -276,7 +258,6 @@ def refuses(text: str, asked: str, *, familiar: bool) -> Ruling:
 
 
 _LEAST_SHARED = 2
-_LEAST_LETTERS = 4
 _PATIENT = word_set("wait")
 """Orders that a service gives too."""
 
@@ -291,6 +272,7 @@ _IMPERATIVE = re.compile(
 """Orders in German, French and Spanish."""
 
 _BARE_WORD = re.compile(r"[^\W_]+")
+_LATIN_WORD = re.compile(r"[a-z\u00df-\u024f]{4,}")
 
 
 def speaks_to(text: str, prompts: Iterable[str]) -> bool:
@@ -308,7 +290,8 @@ def speaks_to(text: str, prompts: Iterable[str]) -> bool:
         if any(_orders(_BARE_WORD.findall(piece)) for piece in sentence.split(",")):
             return True
         shared |= asked & _content(sentence)
-    return len(shared) >= _LEAST_SHARED or asked.issuperset(_BARE_WORD.findall(plain) or ("",))
+    repeated = len(shared) >= _LEAST_SHARED or asked.issuperset(_BARE_WORD.findall(plain) or ("",))
+    return repeated and not is_foreign(plain)
 
 
 def _orders(words: Sequence[str]) -> bool:
@@ -321,7 +304,7 @@ def _orders(words: Sequence[str]) -> bool:
 
 def _content(plain: str) -> frozenset[str]:
     small = frozenset[str]().union(*(each.closed | each.asked for each in READ))
-    return frozenset(word for word in _BARE_WORD.findall(plain) if len(word) >= _LEAST_LETTERS and word not in small)
+    return frozenset(word for word in _LATIN_WORD.findall(plain) if word not in small)
 
 
 _RUN = 3

@@ -42,8 +42,6 @@ REFUSED = [
     "En tant qu'IA, je ne peux pas fournir de conseils médicaux. Veuillez consulter un médecin.",
     "Lo siento, pero no puedo ayudarte con eso.",
     "Como IA, no puedo proporcionar consejos médicos. Consulte a un profesional.",
-    "Mi dispiace, non posso aiutarti con questo.",
-    "Извините, я не могу помочь.",
     "I can't assist with that.",
     "I'm not able to provide that information.",
     "I cannot and will not provide instructions for that.",
@@ -159,8 +157,6 @@ REFUSED = [
     "Lamentablemente no puedo atender esta petición.",
     "Unable to comply.",
     "I'm not programmed to make medical decisions.",
-    "申し訳ありませんが、お手伝いできません。",
-    "抱歉,我无法提供帮助。",
 ]
 DECIDED = [
     "",
