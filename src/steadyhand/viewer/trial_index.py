@@ -17,12 +17,12 @@ from time import monotonic, sleep
 from typing import Any
 
 from steadyhand.errors import StoreError
-from steadyhand.judging.rates import ScenarioRate, scenario_rates, until_decided
+from steadyhand.judging.rates import ScenarioRate, tally_trials
 from steadyhand.reading.run import Reading
 from steadyhand.records.base import Record
 from steadyhand.records.evaluation import WORST_FIRST, FailureClass, Outcome, Verdict
 from steadyhand.records.run import RunHeader, Target, TrialKey
-from steadyhand.report.html.overview import row_of
+from steadyhand.report.html.overview import TrialLine, row_of
 from steadyhand.report.html.text import written_out
 from steadyhand.store.reader import RunReader
 from steadyhand.store.summaries import TrialSummary, read_columns, read_summaries, state_of
@@ -81,22 +81,6 @@ class TrialFilter(Record):
         return " AND ".join(condition for condition, _ in found) or "1", [value for _, value in found]
 
 
-class TrialEntry(Record):
-    """A line of the list. Fields that are not `known` yet are empty."""
-
-    key: TrialKey
-    name: str
-    verdict: Verdict
-    outcome: Outcome | None
-    latency_ms: float | None
-    known: bool
-    scenario: str
-    target: str
-    reason: str
-    classes: tuple[FailureClass, ...]
-    tags: tuple[str, ...]
-
-
 class Facets(Record):
     """The available filter values, with the number of trials for each."""
 
@@ -112,7 +96,7 @@ class TrialIndex:
 
     def __init__(self, path: Path) -> None:
         self.path: Path = path
-        self.reader: RunReader = RunReader.open(path)
+        self.reading: Reading = Reading.open(path)
         self._lock: threading.RLock = threading.RLock()
         self._state: object = None
         # A nameless database: SQLite spills it to a temporary file, which is gone when it is closed.
@@ -126,6 +110,10 @@ class TrialIndex:
             self._database.close()
 
     @property
+    def reader(self) -> RunReader:
+        return self.reading.reader
+
+    @property
     def header(self) -> RunHeader:
         return self.reader.header
 
@@ -135,10 +123,9 @@ class TrialIndex:
         with self._lock:
             state = state_of(self.path)
             if state != self._state:
-                self.reader = RunReader.open(self.path)
-                summary = Reading(self.reader)
-                if self._state is None and summary.is_long and summary.is_quick:
-                    self._summary = summary
+                self.reading = Reading.open(self.path)
+                if self._state is None and self.reading.is_long and self.reading.is_quick:
+                    self._summary = self.reading
                 else:
                     self._copy()
                 self._state = state
@@ -238,11 +225,11 @@ class TrialIndex:
         where, values = wanted.where()
         return self._rows(f"SELECT count(*) FROM entry WHERE {where}", values)[0][0]  # noqa: S608
 
-    def trials(self, wanted: TrialFilter, *, skip: int = 0, most: int = PAGE) -> list[TrialEntry]:
+    def trials(self, wanted: TrialFilter, *, skip: int = 0, most: int = PAGE) -> list[TrialLine]:
         """Worst first."""
         where, values = wanted.where()
         query = f"SELECT {_SHOWN} FROM entry WHERE {where} ORDER BY rank, position LIMIT ? OFFSET ?"  # noqa: S608
-        return [_entry(row) for row in self._rows(query, (*values, most, skip))]
+        return [_line(row) for row in self._rows(query, (*values, most, skip))]
 
     def beside(self, key: TrialKey, wanted: TrialFilter) -> tuple[TrialKey | None, TrialKey | None]:
         """The trials before and after this one in the list."""
@@ -294,30 +281,10 @@ class TrialIndex:
         return {outcome: found.get(outcome.value, 0) for outcome in Outcome}
 
     def counts(self) -> dict[Verdict, int]:
-        if (summary := self._summary) is not None:
-            return {verdict: summary.totals.counts[verdict] for verdict in Verdict}
-        found = dict(self._rows("SELECT verdict, count(*) FROM entry GROUP BY verdict"))
-        return {verdict: found.get(verdict.value, 0) for verdict in Verdict}
+        return tally_trials(self.rates()).by_verdict
 
     def rates(self) -> list[ScenarioRate]:
-        """As `Reading` has them, from the index."""
-        if (summary := self._summary) is not None:
-            return summary.rates
-        planned = self.reader.planned_per_scenario()
-        rows = self._rows("SELECT scenario_id, verdict, count(*) FROM entry GROUP BY scenario_id, verdict")
-        until = None
-        if self.header.until is not None:
-            verdicts: dict[str, dict[int, Verdict]] = {}
-            for scenario_id, index, verdict in self._rows("SELECT scenario_id, idx, verdict FROM entry"):
-                verdicts.setdefault(scenario_id, {})[index] = Verdict(verdict)
-            until = until_decided(self.header, planned, verdicts)
-        return scenario_rates(
-            {(scenario_id, Verdict(verdict)): count for scenario_id, verdict, count in rows},
-            planned=planned,
-            until=until,
-            required=self.header.pass_rates,
-            required_of_all=self.header.pass_rate,
-        )
+        return self.reading.rates
 
     def places(self) -> dict[str, tuple[str, str, str]]:
         """The row, the target and the name of each scenario by its id, as far as it has trials."""
@@ -334,18 +301,17 @@ def _rank(verdict: str, outcome: str | None, classes: str) -> int:
     return WORST_FIRST.index(Verdict(verdict)) * 100 + by_class * 10 + by_outcome
 
 
-def _entry(row: tuple[Any, ...]) -> TrialEntry:
+def _line(row: tuple[Any, ...]) -> TrialLine:
     scenario_id, index, name, verdict, outcome, latency_ms, known, scenario, target, reason, classes, tags = row
-    return TrialEntry(
+    return TrialLine(
         key=TrialKey(scenario_id=scenario_id, index=index),
         name=name if name != scenario_id else "",
         verdict=Verdict(verdict),
         outcome=Outcome(outcome) if outcome else None,
         latency_ms=latency_ms,
-        known=bool(known),
         scenario=scenario,
         target=target,
-        reason=reason,
+        reason=reason if known else "…",
         classes=tuple(FailureClass(each) for each in classes),
         tags=tuple(tags.strip("\n").split("\n")) if tags else (),
     )

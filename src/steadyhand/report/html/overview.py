@@ -26,7 +26,6 @@ class TrialLine(Record):
 
     key: TrialKey
     scenario: str
-    anchor: str
     name: str
     target: str
     verdict: Verdict
@@ -41,6 +40,10 @@ class TrialLine(Record):
     budget: LatencyBounds | None = None
     not_graded: str = ""
     tags: tuple[str, ...] = ()
+
+    @property
+    def anchor(self) -> str:
+        return anchor_of(self.key)
 
     @property
     def rank(self) -> tuple[int, str, int, float]:
@@ -128,7 +131,6 @@ def trial_line(trial: TrialRecord, target: Target) -> TrialLine:
     return TrialLine(
         key=trial.key,
         scenario=row_of(target),
-        anchor=anchor_of(trial.key),
         name=trial.scenario_name if trial.scenario_name != trial.key.scenario_id else "",
         target=target.name,
         verdict=judged.verdict,

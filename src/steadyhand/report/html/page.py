@@ -116,7 +116,7 @@ def _worst(lines: Sequence[TrialLine]) -> list[dict[str, Any]]:
     for line in lines:
         if line.verdict is not Verdict.PASSED:
             found.setdefault((line.scenario, line.target), []).append(line)
-    fields = TrialLine.__struct_fields__
+    fields = (*TrialLine.__struct_fields__, "anchor")
     return [{name: getattr(group[0], name) for name in fields} | {"more": len(group) - 1} for group in found.values()]
 
 
