@@ -110,14 +110,13 @@ def _trials(found: Overview, room: int) -> Iterator[bytes]:
     yield b"</section>\n"
 
 
-def _worst(lines: Sequence[TrialLine]) -> list[dict[str, Any]]:
+def _worst(lines: Sequence[TrialLine]) -> list[tuple[TrialLine, int]]:
     """One line for each scenario and target that did not pass: its worst trial, and how many more there are."""
     found: dict[tuple[str, str], list[TrialLine]] = {}
     for line in lines:
         if line.verdict is not Verdict.PASSED:
             found.setdefault((line.scenario, line.target), []).append(line)
-    fields = (*TrialLine.__struct_fields__, "anchor")
-    return [{name: getattr(group[0], name) for name in fields} | {"more": len(group) - 1} for group in found.values()]
+    return [(group[0], len(group) - 1) for group in found.values()]
 
 
 def _trusted(*assets: str) -> Markup:
