@@ -119,3 +119,21 @@ def test_lint_tells_cases_that_no_check_tells_apart(triage):
     text = SCENARIO.replace('pattern: "{{ ward }}"', "pattern: ology")
     triage.write("t.yaml", f"{text}examples: {{good: ['To {{{{ ward }}}}.', 'Ask {{{{ ward }}}}.'], bad: [x, y]}}\n")
     assert "cases-alike" in triage("lint", "t.yaml").out
+
+
+def test_lint_makes_checks_that_cannot_be_told_from_a_pattern(triage):
+    check = 'check_type: advises, action: ["send him to {{ ward }}", "send him to {{ other }}"], judge_criterion: c'
+    text = SCENARIO.replace('check_type: contains, pattern: "{{ ward }}"', check)
+    triage.write(
+        "t.yaml", f"{text}examples: {{good: ['Send him to {{{{ ward }}}}.', 'Send him to {{{{ ward }}}} now.']}}\n"
+    )
+    rows = [
+        ["id", "finding", "ward", "other"],
+        ["a", "pain", "cardiology", "dermatology"],
+        ["b", "a rash", "dermatology", "x"],
+    ]
+    write_rows(triage, rows)
+    found = triage("lint", "t.yaml").out
+    assert 'a good answer to the case `b` passes every check of `a`: "Send him to dermatology."' in found
+    write_rows(triage, [rows[0], [*rows[1][:3], "y"], rows[2]])
+    assert "cases-alike" not in triage("lint", "t.yaml").out

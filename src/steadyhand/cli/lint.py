@@ -11,6 +11,7 @@ from steadyhand.cli.terminal import say
 from steadyhand.compose.cast import Casts
 from steadyhand.compose.offer import check_offers
 from steadyhand.compose.scenarios import combinations_of, load_files, open_registries
+from steadyhand.compose.selftest import passes
 from steadyhand.compose.settings import Settings
 from steadyhand.errors import ExitCode, FileError
 from steadyhand.lint.cases import lint_scenarios
@@ -60,7 +61,7 @@ def lint(
             say(str(problem), err=True)
     scenarios = [*loaded.scenarios, *combinations]
     # Combinations of a matrix mostly agree: report what they share only once.
-    found = lint_scenarios(scenarios)
+    found = lint_scenarios(scenarios, lambda scenario, answer: passes(scenario, registries, answer))
     ignores = FileIgnores()
     faults = ignores.faults(scenario.place.file for scenario in scenarios)
     unoffered = check_offers(scenarios, Casts(settings, registries))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from steadyhand.compose.models import asks_judge
 from steadyhand.compose.scenarios import ScenarioRegistries
 from steadyhand.engine.context import RunningTrial, TrialParts
 from steadyhand.engine.evaluation import Evaluation
+from steadyhand.lint.scenario import NOT_ON_THE_ANSWER
 from steadyhand.plugins.plugin import EnvironmentSettings
 from steadyhand.plugins.registry import Registry
 from steadyhand.ports.evaluator import deterministic, explicit_judge_only
@@ -89,6 +91,13 @@ async def selftest(scenarios: Sequence[Scenario], registries: ScenarioRegistries
         untested=tuple(untested),
         not_run=tuple(not_run),
     )
+
+
+def passes(scenario: Scenario, registries: ScenarioRegistries, answer: str) -> bool:
+    """Whether every check on its answer passes with this one, and none needs a judge or code from a file."""
+    results = asyncio.run(_check(scenario, registries, answer, None))
+    asked = [spec for spec in evaluation_specs(scenario) if spec.type not in NOT_ON_THE_ANSWER]
+    return len(results) == len(asked) > 0 and all(result.verdict is Verdict.PASSED for result in results)
 
 
 def _asks_judge(result: EvaluationResult, scenario: Scenario, registry: Registry) -> bool:

@@ -6,12 +6,49 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any, cast
 
-from steadyhand.lint.scenario import CODES
 from steadyhand.records.location import Problem
 from steadyhand.spec.validation import FieldPath, Findings, describe, nearest
 from steadyhand.spec.yaml import Document, read_document
 
 KEY = "x-lint-ignore"
+CODES: dict[str, str] = {
+    "truncated-stem": "a truncated word before `\\b`, which matches no whole word",
+    "never-matches": "part of a pattern can never match",
+    "first-line-only": "a prohibition only reads the first line",
+    "matches-prompt": "repeating the question would satisfy the check",
+    "matches-refusal": "a refusal would satisfy the check",
+    "matches-anything": "almost any text, or an empty one, would satisfy the check",
+    "contradicts-expected-action": "the check forbids what the file's own expected action does",
+    "expected-action-fails": "the file's own expected action does not satisfy the check",
+    "rejects-good-answers": "none of the file's own good answers would pass",
+    "trips-on-negation": '"do not X" would fail a check that forbids X',
+    "negation-passes": '"do not X" would pass a check that asks for X',
+    "long-pattern": "a pattern is too long to be read, so nobody can tell what it accepts",
+    "never-offered": "a check names a tool or service that the agent is not offered",
+    "ambiguous-name": "a check asks for a tool by a name that several have",
+    "no-examples": "there are no example answers to try the checks on",
+    "few-examples": "there are too few example answers to try the checks on",
+    "echo-passes": "repeating the question passes the whole scenario",
+    "silence-passes": "an empty reply passes the whole scenario",
+    "cases-alike": "a good answer to one case passes every check of another",
+    "no-judge-criterion": "a meaning check has nothing to ask a judge where the reader is not sure",
+    "unused-mock": "another mock always answers in place of this one",
+    "unused-persona": "a simulated user never speaks",
+    "unknown-lint-code": "`x-lint-ignore` names a code that does not exist",
+    "no-invariants": "a decision scenario has no invariants",
+    "duplicate-name": "two invariants have the same name",
+    "unused-key": "a key has no effect where it is",
+    "matches-empty": "an empty reply satisfies an invariant",
+    "id-convention": "an id does not follow the convention",
+    "never-applies": "a termination condition can never apply",
+    "no-evaluations": "a scenario evaluates nothing",
+    "refusal-passes": "a refusal passes the whole scenario",
+    "unused-column": "no text uses a column of a table of cases",
+    "duplicate-case": "two cases have the same values",
+    "unused-part": "no scenario uses a part of a file with shared parts",
+    "replaces-checks": "a list with checks replaces that of the file that a scenario extends",
+}
+"""What each code means. The last twelve are loader warnings, which lint repeats."""
 _PART = re.compile(r"\[(\d+)\]|\['([^']*)'\]|([^.\[\]]+)")
 
 

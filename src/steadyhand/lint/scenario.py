@@ -12,6 +12,7 @@ from typing import NamedTuple
 import regex
 from msgspec.structs import replace
 
+from steadyhand.judging.group import needed
 from steadyhand.language.refusal import REFUSALS
 from steadyhand.lint.mutants import negated
 from steadyhand.lint.patterns import (
@@ -26,10 +27,11 @@ from steadyhand.lint.patterns import (
     pattern_of,
     truncated_stems,
 )
+from steadyhand.lint.unused import lint_unused
 from steadyhand.records.base import shorten
 from steadyhand.records.evaluation import EvaluationSpec
 from steadyhand.records.location import Place, Problem
-from steadyhand.records.scenario import Ask, Converse, RunCode, Scenario, Step
+from steadyhand.records.scenario import Ask, Converse, RunCode, Scenario, Step, leaf_specs
 from steadyhand.text_match import find, is_forbidden
 
 _UNREADABLE = (regex.error, OverflowError, RecursionError, ValueError, TimeoutError)
@@ -39,46 +41,11 @@ _MEANING = frozenset(("advises", "forbids", "states", "chooses"))
 _IMPLY_EXPECTED_ACTION_FAILS = frozenset(
     ("contradicts-expected-action", "matches-anything", "rejects-good-answers", "trips-on-negation")
 )
-_NOT_ON_THE_ANSWER = frozenset(("latency_budget", "execution_time", "conversation_length"))
+NOT_ON_THE_ANSWER = frozenset(("latency_budget", "execution_time", "conversation_length"))
 _DEMAND = "add a check that only a right answer passes"
 _UNASKED = "inconclusive wherever the reader is not sure, even with a judge; add a `judge_criterion` for it to ask"
 _ENOUGH_EXAMPLES = 2
 _SHOWN = 60
-CODES: dict[str, str] = {
-    "truncated-stem": "a truncated word before `\\b`, which matches no whole word",
-    "never-matches": "part of a pattern can never match",
-    "first-line-only": "a prohibition only reads the first line",
-    "matches-prompt": "repeating the question would satisfy the check",
-    "matches-anything": "almost any text, or an empty one, would satisfy the check",
-    "contradicts-expected-action": "the check forbids what the file's own expected action does",
-    "expected-action-fails": "the file's own expected action does not satisfy the check",
-    "rejects-good-answers": "none of the file's own good answers would pass",
-    "trips-on-negation": '"do not X" would fail a check that forbids X',
-    "negation-passes": '"do not X" would pass a check that asks for X',
-    "long-pattern": "a pattern is too long to be read, so nobody can tell what it accepts",
-    "never-offered": "a check names a tool or service that the agent is not offered",
-    "ambiguous-name": "a check asks for a tool by a name that several have",
-    "no-examples": "there are no example answers to try the checks on",
-    "few-examples": "there are too few example answers to try the checks on",
-    "echo-passes": "repeating the question passes the whole scenario",
-    "silence-passes": "an empty reply passes the whole scenario",
-    "cases-alike": "a good answer to one case passes every check of another",
-    "no-judge-criterion": "a meaning check has nothing to ask a judge where the reader is not sure",
-    "unknown-lint-code": "`x-lint-ignore` names a code that does not exist",
-    "no-invariants": "a decision scenario has no invariants",
-    "duplicate-name": "two invariants have the same name",
-    "unused-key": "a key has no effect where it is",
-    "matches-empty": "an empty reply satisfies an invariant",
-    "id-convention": "an id does not follow the convention",
-    "never-applies": "a termination condition can never apply",
-    "no-evaluations": "a scenario evaluates nothing",
-    "refusal-passes": "a refusal passes the whole scenario",
-    "unused-column": "no text uses a column of a table of cases",
-    "duplicate-case": "two cases have the same values",
-    "unused-part": "no scenario uses a part of a file with shared parts",
-    "replaces-checks": "a list with checks replaces that of the file that a scenario extends",
-}
-"""What each code means. The last twelve are loader warnings, which lint repeats."""
 
 
 class _Texts(NamedTuple):
@@ -105,12 +72,28 @@ def lint_scenario(scenario: Scenario) -> list[Problem]:
     for step in scenario.steps:
         texts = _texts(scenario, step)
         for evaluation in _evaluations(step):
-            wanted = pattern_of(evaluation.params)
-            if evaluation.type in _MEANING and not evaluation.params.get("judge_criterion"):
-                found.append(_Check(evaluation, "", texts).problem("no-judge-criterion", _UNASKED))
-            if wanted is not None and not evaluation.negate:
-                found.extend(_lint_evaluation(_Check(evaluation, wanted, texts)))
-    return [*found, *_lint_whole(scenario, {problem.code for problem in found})]
+            own = list(_lint_check(_Check(evaluation, pattern_of(evaluation.params) or "", texts)))
+            if scenario.expects == "defer":
+                own = [problem for problem in own if problem.code != "matches-refusal"]
+            found += own
+    found += lint_unused(scenario)
+    whole = list(_lint_whole(scenario, {problem.code for problem in found}))
+    if any(problem.code == "refusal-passes" for problem in whole):
+        found = [problem for problem in found if problem.code != "matches-refusal"]
+    return [*found, *whole]
+
+
+def _lint_check(check: _Check) -> Iterator[Problem]:
+    evaluation = check.evaluation
+    if evaluation.type in _MEANING and not evaluation.params.get("judge_criterion"):
+        yield check.problem("no-judge-criterion", _UNASKED)
+    if evaluation.parts:
+        found = list(_lint_group(check))
+    else:
+        found = list(_lint_evaluation(check)) if check.wanted and not evaluation.negate else []
+    yield from found
+    if not any(problem.code == "matches-anything" for problem in found):
+        yield from _lint_refusal(check)
 
 
 def _evaluations(step: Step) -> tuple[EvaluationSpec, ...]:
@@ -165,14 +148,20 @@ def passed_by(scenario: Scenario, answer_to: Callable[[Step], str | None]) -> bo
         answer = answer_to(step)
         for evaluation in _evaluations(step) if not isinstance(step.task, RunCode) else ():
             wanted = pattern_of(evaluation.params)
-            if evaluation.type in _NOT_ON_THE_ANSWER or evaluation.params.get("max_count") == 0:
+            if evaluation.type in NOT_ON_THE_ANSWER or evaluation.params.get("max_count") == 0:
                 continue
-            if answer is None or wanted is None:
+            if answer is None or (wanted is None and not evaluation.parts):
                 return False
             silent = not answer and not evaluation.empty_ok
-            check = _Check(evaluation, wanted, _texts(scenario, step))
+            check = _Check(evaluation, wanted or "", _texts(scenario, step))
             held.append(not silent and _holds(check, answer) is True)
     return bool(held) and (any(held) if scenario.judgment.strategy == "any_pass" else all(held))
+
+
+def is_told_by_patterns(scenario: Scenario) -> bool:
+    """Whether `passed_by` can tell of all checks on its answer what they say."""
+    known = _SEARCHES | _CONTAINS | NOT_ON_THE_ANSWER | {"not_contains", "not_regex"}
+    return all(leaf.type in known for leaf in leaf_specs(scenario))
 
 
 def _last_message(step: Step) -> str | None:
@@ -189,6 +178,46 @@ def _prompts(step: Step) -> list[str]:
     if isinstance(task, RunCode):
         return []
     return [message.content for message in (task.messages if isinstance(task, Ask) else task.opening)]
+
+
+def _lint_group(check: _Check) -> Iterator[Problem]:
+    """What can be said of patterns in a group, and of the group as a whole; any of its checks may reject an answer that
+    another accepts."""
+    for leaf in check.evaluation.leaves:
+        wanted = pattern_of(leaf.params)
+        if wanted is not None and leaf.type in _SEARCHES:
+            try:
+                pattern = Pattern(wanted, case_sensitive=bool(leaf.params.get("case_sensitive", False)))
+            except _UNREADABLE:
+                continue
+            yield from _lint_parts(_Check(leaf, wanted, check.texts), pattern)
+    if _demands(check.evaluation):
+        for who, prompt in check.texts.prompts:
+            if _holds(check, prompt):
+                message = f"the {who} satisfies it, so repeating the question does; ask for words of an answer"
+                yield check.problem("matches-prompt", message)
+                break
+
+
+def _demands(evaluation: EvaluationSpec) -> bool:
+    """Whether it asks for words, rather than only forbidding some."""
+    if evaluation.negate:
+        return False
+    if evaluation.parts:
+        return any(map(_demands, evaluation.parts))
+    if evaluation.type not in _SEARCHES:
+        return evaluation.type in _CONTAINS
+    try:
+        return not Pattern(pattern_of(evaluation.params) or "", case_sensitive=False).forbidden
+    except _UNREADABLE:
+        return False
+
+
+def _lint_refusal(check: _Check) -> Iterator[Problem]:
+    """A check that asks for something, and that a refusal satisfies."""
+    said = next((each for each in REFUSALS if _demands(check.evaluation) and _holds(check, each)), None)
+    if said is not None:
+        yield check.problem("matches-refusal", f'a refusal satisfies it: "{said}"; ask for words that refusals lack')
 
 
 def _lint_evaluation(check: _Check) -> Iterator[Problem]:
@@ -218,6 +247,8 @@ def _holds(check: _Check, answer: str) -> bool | None:
     if check.evaluation.negate:
         held = _holds(_Check(replace(check.evaluation, negate=False), check.wanted, check.texts), answer)
         return None if held is None else not held
+    if check.evaluation.parts:
+        return _group_holds(check, answer)
     case_sensitive = bool(params.get("case_sensitive", kind == "contains"))
     try:
         if kind in _SEARCHES:
@@ -231,6 +262,15 @@ def _holds(check: _Check, answer: str) -> bool | None:
     except _UNREADABLE:
         pass
     return None
+
+
+def _group_holds(check: _Check, answer: str) -> bool | None:
+    parts = [_Check(part, pattern_of(part.params) or "", check.texts) for part in check.evaluation.parts]
+    held = [_holds(part, answer) if part.wanted or part.evaluation.parts else None for part in parts]
+    least = needed(check.evaluation)
+    if held.count(True) >= least:
+        return True
+    return False if len(held) - held.count(False) < least else None
 
 
 def _lint_search(check: _Check) -> Iterator[Problem]:

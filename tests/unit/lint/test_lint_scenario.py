@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from steadyhand.lint.scenario import lint_scenario
 from steadyhand.records.chat import Message
@@ -301,6 +302,36 @@ def test_what_decides_nothing_and_passes_a_whole_scenario_is_found() -> None:
     assert codes(agents(forbids, timed)) == ["refusal-passes"]
     judged = EvaluationSpec(type="llm_judge", place=HERE, params={"prompt": "Is it right?"})
     assert codes(agents(forbids, judged)) == []
+
+
+def test_a_check_that_a_refusal_satisfies_is_found_once() -> None:
+    asks = check("string_contains", "sorry"), check("string_contains", "ambulance")
+    assert codes(agents(*asks)) == ["matches-refusal"]
+    assert codes(agents(*asks, expects="defer")) == []
+    assert codes(agents(check("not_contains", "fine"), check("string_contains", "ambulance"))) == []
+
+
+def group(*parts: EvaluationSpec, kind: str = "any_of", **fields: object) -> EvaluationSpec:
+    return EvaluationSpec(type=kind, place=HERE, name="the_group", parts=parts, **fields)  # pyright: ignore[reportArgumentType]
+
+
+def test_groups_are_read_as_a_whole_and_their_patterns_one_by_one() -> None:
+    right, stem = check("string_contains", "ambulance"), check("regex", r"\b(?:call|notif)\b")
+    assert codes(agents(group(right, stem))) == ["truncated-stem"]
+    assert codes(agents(group(right, check("not_contains", "fine")), right)) == ["matches-prompt", "matches-refusal"]
+    asked = check("regex", "safe|wait")
+    assert codes(agents(group(right, asked), right)) == ["matches-prompt"]
+    assert codes(agents(group(right, asked, kind="all_of"))) == []
+    assert codes(agents(group(right, asked, negate=True), right)) == []
+    assert codes(agents(group(right, asked))) == ["matches-prompt"]
+    assert codes(agents(group(check("not_contains", "fine"), check("not_regex", "ok"), kind="all_of"))) == [
+        "refusal-passes"
+    ]
+    three = EvaluationSpec(
+        type="at_least", place=HERE, params={"count": 2}, parts=(right, check("string_contains", "sorry"), asked)
+    )
+    assert codes(agents(three)) == []
+    assert codes(agents(replace(three, params={"count": 1}), right)) == ["matches-prompt", "matches-refusal"]
 
 
 def test_a_scenario_that_any_one_check_can_pass_is_passed_by_what_satisfies_one() -> None:

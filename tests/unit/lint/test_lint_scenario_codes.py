@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 import steadyhand
-from steadyhand.lint.ignores import FileIgnores, unknown_code
-from steadyhand.lint.scenario import CODES
+from steadyhand.lint.ignores import CODES, FileIgnores, unknown_code
 from steadyhand.records.location import Place, Problem
 
 SOURCES = Path(steadyhand.__file__).parent
