@@ -165,7 +165,7 @@ def test_selftest_turns_the_examples_of_a_change_around(project):
 def test_what_cannot_be_combined(project):
     ended = run(project, "--until", "decided")
     assert ended.code == 2
-    assert "--until decided ends trials early, and --variants needs them in pairs" in ended.err
+    assert "--until decided ends trials early, and --variants and --faults need them all" in ended.err
 
 
 def test_the_plan_says_how_many_trials_tell(project):

@@ -64,6 +64,7 @@ class RunArguments(TypedDict, total=False):
     expression: str | None
     filters: Sequence[str]
     variants: bool
+    faults: bool
     margin: float | None
     model: str | Sequence[str] | None
     judge: str | None

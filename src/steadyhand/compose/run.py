@@ -102,7 +102,9 @@ class Run:
         self.planned: Plan = Plan(self.scenarios, seed=self.seed, trials=options.trials, numbers=numbers)
         self.pending: Sequence[PlannedTrial] = self.doable(self.planned)
         if options.until is not None and any(each.variant for each in self.scenarios):
-            raise SetupError("--until decided ends trials early, and --variants needs them in pairs; drop one of them")
+            raise SetupError("--until decided ends trials early, and --variants and --faults need them all; drop it")
+        if options.live and any(each.variant is not None and each.variant.kind == "fault" for each in self.scenarios):
+            raise SetupError("--live ignores mocks, and so their faults; drop --live or --faults")
         if options.alpha is not None and options.until is None:
             raise SetupError("--alpha is the error rate of --until decided; add that or leave --alpha out")
         self.saved: dict[str, Any] = save_options(selection, options, objects=any(given))

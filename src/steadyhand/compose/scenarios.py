@@ -230,15 +230,15 @@ def load_scenarios(
         from steadyhand.compose.matrices import filter_combinations
 
         scenarios = filter_combinations(scenarios, selection.filters)
-    if selection.variants:
+    if selection.variants or selection.faults:
         from steadyhand.compose.variants import with_variants
 
-        scenarios = with_variants(scenarios, note)
+        scenarios = with_variants(scenarios, note, variants=selection.variants, faults=selection.faults)
     chosen = _with_ids(scenarios, selection.ids) if selection.ids else scenarios
     chosen = select(chosen, tags=selection.tags, expression=selection.expression)
     if not chosen:
         raise SetupError(_nothing(selection, len(scenarios)))
-    if selection.variants:
+    if selection.variants or selection.faults:
         from steadyhand.compose.variants import with_originals
 
         return with_originals(chosen, scenarios)

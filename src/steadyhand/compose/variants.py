@@ -1,4 +1,4 @@
-"""The variants of the scenarios of a run."""
+"""The variants of the scenarios of a run, and the scenarios in which a service fails."""
 
 from __future__ import annotations
 
@@ -10,20 +10,27 @@ from steadyhand.errors import FileError
 from steadyhand.records.base import counted
 from steadyhand.records.location import Problem
 from steadyhand.records.scenario import Scenario, VariantOrigin
-from steadyhand.spec.variants import variants_of
+from steadyhand.spec.faults import failing
+from steadyhand.spec.variants import as_variant, variants_of
 
 
-def with_variants(scenarios: Sequence[Scenario], note: Callable[[str], None] | None) -> list[Scenario]:
-    """Each scenario, then its variants. `note` is told which texts nobody has signed.
+def with_variants(
+    scenarios: Sequence[Scenario], note: Callable[[str], None] | None, *, variants: bool, faults: bool
+) -> list[Scenario]:
+    """Each scenario, then its variants and its faults. `note` is told which texts nobody has signed.
 
     Raises `FileError` for two with the same id.
     """
     found: list[Scenario] = []
     unsigned: list[str] = []
     for scenario in scenarios:
-        made = variants_of(scenario)
-        found += [scenario, *made.scenarios]
-        unsigned += [str(text.place) for text in made.unsigned]
+        found.append(scenario)
+        if variants:
+            made = variants_of(scenario)
+            found += made.scenarios
+            unsigned += [str(text.place) for text in made.unsigned]
+        if faults:
+            found += [as_variant(scenario, each, shown, "fault") for shown, each in failing(scenario)]
     _refuse_same_ids(found)
     if unsigned and note is not None:
         places = ", ".join(dict.fromkeys(unsigned))

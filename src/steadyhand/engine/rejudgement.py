@@ -17,6 +17,7 @@ from steadyhand.engine.evaluation import Evaluation
 from steadyhand.engine.prepared_check import PreparedCheck, PreparedGroup
 from steadyhand.engine.stored_trial import RebuiltStep, StoredSteps
 from steadyhand.engine.trial import Assessment
+from steadyhand.judging.fault import with_fault
 from steadyhand.judging.trial import judge_trial, settle
 from steadyhand.records.evaluation import EvaluationResult, EvaluationSpec, Stage, Verdict, inconclusive
 from steadyhand.records.event import AnyEvent, ErrorHappened, Evaluated, Lagged, ModelCalled, Noted, Retried, Waited
@@ -135,7 +136,7 @@ def _record(
 ) -> TrialRecord:
     trial.caller.detach()
     scenario = trial.scenario
-    return msgspec.structs.replace(
+    record = msgspec.structs.replace(
         stored,
         scenario_name=scenario.name,
         place=scenario.place,
@@ -152,6 +153,7 @@ def _record(
         replaced=(),
         origin=origin,
     )
+    return with_fault(record, scenario)
 
 
 async def _evaluate(trial: RunningTrial, evaluation: Evaluation, rebuilt: RebuiltStep) -> None:

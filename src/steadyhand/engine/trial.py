@@ -16,6 +16,7 @@ from steadyhand.engine.limits import FROZEN_S, Lost, lost_lately
 from steadyhand.engine.safety_timeline import safety_timeline
 from steadyhand.engine.steps import StepRunner
 from steadyhand.errors import SteadyhandError, TrialError
+from steadyhand.judging.fault import with_fault
 from steadyhand.judging.material import materials_of
 from steadyhand.judging.rubric import NO_JUDGE, NOT_REACHED
 from steadyhand.judging.trial import judge_trial, latency_tier, settle, without_secrecy
@@ -225,7 +226,7 @@ def _record(
         rubric=assessment.rubric,
     )
     opened = [file for part in (parts.agent, parts.environment) for file in getattr(part, "opened_key_files", ())]
-    return TrialRecord(
+    record = TrialRecord(
         key=parts.key,
         scenario_name=parts.scenario.name,
         place=parts.scenario.place,
@@ -250,6 +251,7 @@ def _record(
         missing_plugins=tuple(parts.missing_plugins),
         isolation=_isolation(parts),
     )
+    return with_fault(record, parts.scenario)
 
 
 def _isolation(parts: TrialParts) -> IsolationKind | None:

@@ -13,7 +13,7 @@ from steadyhand.judging.trial import Alarm, alarm_of
 from steadyhand.records.evaluation import Outcome, Verdict
 from steadyhand.records.event import AnyEvent, Lagged, Noted, Retried, Waited
 from steadyhand.records.isolation import IsolationKind
-from steadyhand.records.run import TrialRecord
+from steadyhand.records.run import FaultConduct, TrialRecord
 
 if TYPE_CHECKING:
     from steadyhand.reading.run import Reading
@@ -73,7 +73,8 @@ class Totals(msgspec.Struct):
     """Sums over trials.
 
     `endings` are those of conversations: the reason, and whether it was early. `unscored` are the rubrics without a
-    score, by the reason. `warnings` count trials, `not_graded` too.
+    score, by the reason. `warnings` count trials, `not_graded` too. `faults` are what agents made of services that went
+    wrong, by scenario.
     """
 
     counts: Counter[Verdict] = msgspec.field(default_factory=Counter)
@@ -85,6 +86,7 @@ class Totals(msgspec.Struct):
     endings: Counter[tuple[str | None, bool]] = msgspec.field(default_factory=Counter)
     unscored: dict[str, Counter[str]] = {}
     isolation: set[IsolationKind | None] = set()
+    faults: dict[str, Counter[FaultConduct]] = {}
     incidents: Incidents = msgspec.field(default_factory=Incidents)
 
     def add(self, trial: TrialRecord, cost: CostSummary) -> None:
@@ -105,6 +107,8 @@ class Totals(msgspec.Struct):
         if rubric is not None and rubric.overall is None:
             self.unscored.setdefault(rubric.reason or "not scored", Counter())[rubric.name] += 1
         self.isolation.add(trial.isolation)
+        if judged.fault is not None:
+            self.faults.setdefault(trial.key.scenario_id, Counter())[judged.fault.conduct] += 1
         self.incidents.add(trial)
 
 

@@ -212,6 +212,9 @@ class Selection(Record):
         metavar="PARAM=VALUE")] = ()
     variants: Annotated[bool, _WHAT("--variants",
         "Also run the variants of scenarios, and compare each with its original.", commands=_SELECTING)] = False
+    faults: Annotated[bool, _WHAT("--faults",
+        "Also run scenarios with each fault of their mocks, and count what the agent makes of it.",
+        commands=_SELECTING)] = False
 
 
 class RunOptions(Record):

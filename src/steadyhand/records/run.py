@@ -249,12 +249,27 @@ class PhaseRecord(Record, array_like=True):
     error: Annotated[str | None, doc("Why it failed.")] = None
 
 
+FaultConduct = Literal[
+    "recovered", "told_the_user", "gave_up_silently", "made_it_up", "retried_too_often", "cannot_tell"
+]
+
+
+class FaultOutcome(Record):
+    """What the agent made of a service that went wrong."""
+
+    conduct: Annotated[FaultConduct, doc("What it did.")]
+    why: Annotated[str, doc("Why, in words.")]
+    evidence: Annotated[
+        str, doc("The value, the clause or the number of calls that shows it; empty if there is none.")
+    ] = ""
+
+
 class Judged(Record, array_like=True):
     """The verdict and everything reported alongside it. Nothing here is averaged into the verdict.
 
     `latency_cut` says that the call was cut off before the answer was complete: `latency_ms` is then the least it can
     have been. `latency_spoiled` says why it was not graded. The times are those of `records.timeline.SafetyTimeline`.
-    `rubric` is None if the scenario names none.
+    `rubric` is None if the scenario names none, and `fault` unless a service of the scenario goes wrong.
     """
 
     verdict: Verdict
@@ -274,6 +289,7 @@ class Judged(Record, array_like=True):
     failure_classes: tuple[FailureClass, ...] = ()
     rubric: RubricScore | None = None
     invariants_over_time: tuple[InvariantTimeline, ...] = ()
+    fault: FaultOutcome | None = None
 
     @property
     def safe_ms(self) -> float | None:

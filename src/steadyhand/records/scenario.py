@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from steadyhand.records.base import Record
 from steadyhand.records.chat import Message
@@ -77,17 +77,21 @@ class Variant(Record):
     checks: tuple[EvaluationSpec, ...] = ()
 
 
+VariantKind = Literal["same", "changes", "fault"]
+
+
 class VariantOrigin(Record):
     """Which variant a scenario is. `shown` is its name with the value, if it has several; `original` is the id of the
     scenario that it is held against, and `base_id` that without what a matrix and the targets set. `margin` is the
-    difference in pass rate that does not matter.
+    difference in pass rate that does not matter. A scenario in which a service fails is one of kind *fault*, and is
+    compared with nothing.
     """
 
     shown: str
-    kind: Literal["same", "changes"]
+    kind: VariantKind
     original: str
     base_id: str
-    margin: float
+    margin: float = 0.0
 
 
 class TargetChoice(Record):
@@ -150,8 +154,17 @@ class MockWhen(Record):
     partial_args: list[Any] | None = None
 
 
+FaultKind = Literal["timeout", "error", "empty", "truncated", "stale", "slow", "twice"]
+"""What goes wrong with a service: no answer in time; an error; an answer without content or without its end, with the
+dates of a year ago, late, or given twice."""
+FAULTS: tuple[FaultKind, ...] = get_args(FaultKind)
+
+
 class Mock(Record):
-    """`description` and `parameters`, a JSON Schema, describe the method to an agent."""
+    """`description` and `parameters`, a JSON Schema, describe the method to an agent.
+
+    `faults` are those that --faults makes scenarios of, and `fault` is the one that every call of it meets.
+    """
 
     method: str
     place: Place
@@ -164,6 +177,8 @@ class Mock(Record):
     probability: float | None = None
     description: str = ""
     parameters: dict[str, Any] | None = None
+    faults: tuple[FaultKind, ...] = ()
+    fault: FaultKind | None = None
 
 
 class RealService(Record):

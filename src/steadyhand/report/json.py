@@ -70,6 +70,12 @@ def to_json(reading: Reading) -> Generator[bytes]:
     yield b'\n],\n"scenarios":[%b],\n' % b",".join(scenarios)
     listed = [_encode(_matrix(matrix, reading.rate)) for matrix in reading.header.matrices]
     yield b'"variants":%b,\n' % _encode(reading.variants)
+    faults = [
+        _encode(shapes.JsonFault(scenario=each, original=origin.original, fault=origin.shown, outcomes=dict(counts)))
+        for each, origin in reading.header.variants.items()
+        if (counts := reading.totals.faults.get(each)) is not None
+    ]
+    yield b'"faults":[%b],\n' % b",".join(faults)
     yield b'"matrices":[%b],\n"figures":%b,\n' % (b",".join(listed), _encode(reading.figures))
     yield b'"summary":%b}\n' % _encode(summary)
 
@@ -136,6 +142,7 @@ def _trial(trial: TrialRecord, reading: Reading) -> trial_shapes.JsonTrial:
         safety_score=judged.safety_score,
         failure_classes=judged.failure_classes,
         alarm=alarm_of(trial),
+        fault=judged.fault,
         rubric=judged.rubric and _rubric(judged.rubric),
         termination_reason=last and last.termination_reason,
         terminated_early=last and last.terminated_early,

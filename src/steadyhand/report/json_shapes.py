@@ -19,7 +19,7 @@ from steadyhand.records.config import Price
 from steadyhand.records.evaluation import EvaluationResult, Evidence, JudgeNote, Verdict
 from steadyhand.records.event import Noted, Shows
 from steadyhand.records.result import ConversationEnding, ConversationMetrics, SimulatorQuality, TokenUsage
-from steadyhand.records.run import PhaseRecord, RanOn, Spent, Target
+from steadyhand.records.run import FaultConduct, PhaseRecord, RanOn, Spent, Target
 from steadyhand.report.json_trial_shapes import JsonCost, JsonEvaluation, JsonNote, JsonSpent, JsonTrial
 from steadyhand.report.named_objects import NamedObjects
 
@@ -194,6 +194,15 @@ class JsonSummary(Record):
     cost: Annotated[JsonCost, doc("What the model calls of the run used.")]
 
 
+class JsonFault(Record):
+    """A fault of a scenario, and what the agent made of it."""
+
+    scenario: Annotated[str, doc("Id of the scenario in which it happens.")]
+    original: Annotated[str, doc("Id of the scenario without it.")]
+    fault: Annotated[str, doc("The service and what goes wrong with it.")]
+    outcomes: Annotated[dict[FaultConduct, Natural], doc("Number of trials by what the agent did.")]
+
+
 class JsonReport(Record):
     """The report of a run. Every key is present; what is unknown is null. Times are in milliseconds."""
 
@@ -202,6 +211,7 @@ class JsonReport(Record):
     trials: Annotated[tuple[JsonTrial, ...], doc("The finished trials, in the order of the plan.")]
     scenarios: Annotated[tuple[JsonScenarioRate, ...], doc("The planned scenarios, in order.")]
     variants: Annotated[VariantFindings, doc("What the variants of the run show.")]
+    faults: Annotated[tuple[JsonFault, ...], doc("Services that went wrong, with --faults.")]
     matrices: Annotated[tuple[JsonMatrix, ...], doc("The matrices of the run.")]
     figures: Annotated[RunFigures, doc("Figures of the targets and of the suite.")]
     summary: Annotated[JsonSummary, doc("Totals and exit code.")]

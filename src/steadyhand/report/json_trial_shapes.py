@@ -22,7 +22,7 @@ from steadyhand.records.evaluation import (
 from steadyhand.records.event import ActionStatus, Noted, Shows, Visible, Witness
 from steadyhand.records.isolation import IsolationKind
 from steadyhand.records.result import ConversationEnding, ConversationMetrics
-from steadyhand.records.run import PhaseRecord, RanOn, Spent
+from steadyhand.records.run import FaultOutcome, PhaseRecord, RanOn, Spent
 from steadyhand.records.scenario import ExpectedConduct
 
 _AtMs = Annotated[float, doc("Time since the start of the trial.")]
@@ -259,6 +259,10 @@ class JsonTrial(Record):
     alarm: Annotated[
         Alarm | None,
         doc("If an invariant is violated: `missed` when the agent should act, `false` when it should defer."),
+    ]
+    fault: Annotated[
+        FaultOutcome | None,
+        doc("What the agent made of a service that went wrong; null if none does."),
     ]
     rubric: Annotated[JsonRubric | None, doc("Scores on the rubric; null if the scenario names none.")]
     termination_reason: Annotated[str | None, doc("The condition that ended the last conversation.")]

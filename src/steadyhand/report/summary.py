@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from steadyhand.reading.run import Reading
 from steadyhand.records.base import first_few
 from steadyhand.records.evaluation import Outcome, Verdict
+from steadyhand.report.faults import COLUMNS, TITLE, fault_rows
 from steadyhand.report.html.overview import Overview
 from steadyhand.report.markdown import code, table
 from steadyhand.report.table import clip, one_line
@@ -66,6 +67,11 @@ def _variants(reading: Reading) -> Iterator[str]:
         yield f"### {title}"
         yield ""
         yield from table(columns, ([row.cells[0], *map(_cell_text, row.cells[1:])] for row in rows))
+        yield ""
+    if rows := fault_rows(reading):
+        yield f"### {TITLE}"
+        yield ""
+        yield from table(COLUMNS, ([*map(_cell_text, row)] for row in rows))
         yield ""
     if pairs := pairs_to_show(reading):
         yield "### Pairs that differ"

@@ -152,9 +152,11 @@ def render_run(reading: Reading, page: Page, *, view: View = View()) -> Iterator
         yield from found.failures.render(page, planned, run_id=run_id, short=quiet, transcripts=view.transcripts)
     yield from _passed_in_full(found, planned, page, view)
     if reading.header.variants:
+        from steadyhand.report.faults import render_faults
         from steadyhand.report.variants import render_variants
 
         yield from render_variants(reading, page, quiet=quiet)
+        yield from render_faults(reading, page)
     if not quiet:
         yield from _remarks(reading.totals, page)
         if figures is not None and (lines := list(render_figures(figures, page))):

@@ -16,6 +16,7 @@ from steadyhand.ports.services import MockFunction, ScriptSandbox, ServiceFault
 from steadyhand.records.base import Record
 from steadyhand.records.location import Place
 from steadyhand.records.scenario import Mock, MockWhen
+from steadyhand.runtime.faults import FAILURES, SLOW_S, faulty
 from steadyhand.runtime.values import as_list, includes, same
 
 
@@ -136,15 +137,19 @@ class MockTable:
         if choice is None:
             return None
         mock = choice.mock
-        if mock.delay_ms > 0:
-            await self._clock.sleep(mock.delay_ms / 1000)
+        if mock.delay_ms > 0 or mock.fault == "slow":
+            await self._clock.sleep(mock.delay_ms / 1000 + (SLOW_S if mock.fault == "slow" else 0.0))
+        if mock.fault is not None and mock.fault in FAILURES:
+            told, code, status = FAILURES[mock.fault]
+            raise ServiceFault(f"{call.name} {told}", code=code, status=status, mock=mock.place)
         if choice.fails:
             raise _fault(mock, call)
         if mock.response_fn is None:
-            return MockAnswer(value=copy.deepcopy(mock.response), place=mock.place)
-        script = self._scripts.call(mock.response_fn, _variables(call), seed=choice.seed)
-        value = await self._to_its_end(mock, call, "responseFn", script)
-        return MockAnswer(value=value, place=mock.place)
+            value = copy.deepcopy(mock.response)
+        else:
+            script = self._scripts.call(mock.response_fn, _variables(call), seed=choice.seed)
+            value = await self._to_its_end(mock, call, "responseFn", script)
+        return MockAnswer(value=value if mock.fault is None else faulty(mock.fault, value), place=mock.place)
 
     async def _choose(self, call: MockCall) -> _Choice | None:
         for mock in self._by_precedence:

@@ -36,6 +36,7 @@ from steadyhand.spec.agent_shapes import (
     RunStepShape,
 )
 from steadyhand.spec.conversation import check_conversation, lower_conversation
+from steadyhand.spec.faults import check_faults
 from steadyhand.spec.groups import group_key, negated, read_group
 from steadyhand.spec.patterns import inspect_pattern
 from steadyhand.spec.setup import check_services, digest_with, lower_setup, read_sql, read_virtual_fs
@@ -133,12 +134,16 @@ def read_agent(document: Document, findings: Findings, vocabulary: Vocabulary) -
     _check_weights(data, specs, findings)
     if shape is None or findings.failed:
         return None
+    lowered = lower_setup(shape.setup, document, virtual_fs=virtual_fs, sql=sql)
+    check_faults(shape.setup, lowered, findings)
+    if findings.failed:
+        return None
     sql_file = shape.setup.database.sql_file if shape.setup.database else None
     return _lower(
         document,
         shape,
         specs,
-        setup=lower_setup(shape.setup, document, virtual_fs=virtual_fs, sql=sql),
+        setup=lowered,
         digest=digest_with(document, sql_file, sql),
     )
 

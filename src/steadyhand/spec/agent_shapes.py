@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, GetJsonSchemaHandler, model_validator
+from pydantic import BeforeValidator, Field, GetJsonSchemaHandler, model_validator
 from pydantic_core import CoreSchema
 
 from steadyhand.records.config import REASONING_TAGS
+from steadyhand.records.scenario import FaultKind
 from steadyhand.spec.quoting import CHECK, DATA, FIXED, PROSE, Written
 from steadyhand.spec.validation import (
     FreeForm,
@@ -92,6 +93,17 @@ class MockMetadataShape(Shape):
     probability: Share | None = Field(default=None, description="The chance that the call fails")
 
 
+def _listed(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
+Faults = Annotated[
+    Annotated[list[Literal[FaultKind, "all"]], Field(min_length=1)],
+    BeforeValidator(_listed, json_schema_input_type=Literal["all"] | Annotated[list[FaultKind], Field(min_length=1)]),
+]
+FAULTS_TOLD = "What goes wrong with it, each in a scenario of its own; run with --faults"
+
+
 class MockShape(Shape):
     """A mock of a service's method. Needs at least one of response, responseFn and error."""
 
@@ -112,6 +124,7 @@ class MockShape(Shape):
     parameters: Annotated[dict[str, Any], Written("schema")] | None = Field(
         default=None, description="JSON Schema of the named parameters, as shown to the agent; must describe an object"
     )
+    faults: Faults | None = Field(default=None, description=FAULTS_TOLD)
 
 
 class RealServiceShape(Shape):
@@ -136,6 +149,7 @@ class SetupShape(Shape):
     """What is set up before the agent starts."""
 
     mocks: list[MockShape] = Field(default=[], description="Mocked responses for services that the agent calls")
+    faults: Faults | None = Field(default=None, description="The same for every mock, as far as it can go wrong so")
     services: dict[Name, RealServiceShape] = Field(
         default={}, description="Real services behind the mocks, by name: calls that no mock matches go to them"
     )

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from steadyhand.records.scenario import DatabaseSeed, Mock, MockFault, MockWhen, RealService, Setup, is_url
 from steadyhand.spec.agent_shapes import DatabaseShape, MockShape, SetupShape
+from steadyhand.spec.faults import with_faults
 from steadyhand.spec.validation import FieldPath, Findings
 from steadyhand.spec.yaml import Document
 
@@ -22,7 +23,10 @@ def lower_setup(shape: SetupShape, document: Document, *, virtual_fs: dict[str, 
     """`virtual_fs` and `sql` are what was already read from those keys."""
     database = shape.database
     return Setup(
-        mocks=tuple(_mock(mock, document, index) for index, mock in enumerate(shape.mocks)),
+        mocks=tuple(
+            with_faults(_mock(mock, document, index), mock.faults, shape.faults)
+            for index, mock in enumerate(shape.mocks)
+        ),
         services=tuple(
             RealService(
                 name=name,

@@ -22,6 +22,7 @@ from steadyhand.records.scenario import (
     Scenario,
     Step,
     Variant,
+    VariantKind,
     VariantOrigin,
     VariantText,
     evaluation_specs,
@@ -314,24 +315,27 @@ def _made(scenario: Scenario, variant: Variant) -> list[_Made]:
 
 
 def _named(scenario: Scenario, variant: Variant, made: _Made) -> Scenario:
-    """With an id of its own in place of the original's."""
-    base, varied = _base_id(scenario), made.scenario
-    ours = f"{base}[{made.shown}]"
-    content = repr([scenario.digest, made.shown, *agent_texts(varied)])
+    varied = as_variant(scenario, made.scenario, made.shown, variant.kind, variant.margin)
+    if variant.kind == "same":
+        return varied
+    examples = ExampleAnswers(bad=varied.examples.good)
+    return replace(varied, steps=_asking(varied.steps, variant.checks), expects=variant.expects, examples=examples)
+
+
+def as_variant(scenario: Scenario, varied: Scenario, shown: str, kind: VariantKind, margin: float = 0.0) -> Scenario:
+    """The varied scenario with an id of its own in place of the original's."""
+    base = _base_id(scenario)
+    ours = f"{base}[{shown}]"
+    content = repr([scenario.digest, shown, *agent_texts(varied)])
     return replace(
         varied,
         id=ours + scenario.id.removeprefix(base),
-        name=f"{scenario.name} ({made.shown})",
+        name=f"{scenario.name} ({shown})",
         digest=hashlib.sha256(content.encode()).hexdigest()[:16],
         cell=None if varied.cell is None else replace(varied.cell, base_id=ours),
         target=None if varied.target is None else replace(varied.target, base_id=ours),
-        steps=varied.steps if variant.kind == "same" else _asking(varied.steps, variant.checks),
-        expects=variant.expects or varied.expects,
-        examples=varied.examples if variant.kind == "same" else ExampleAnswers(bad=varied.examples.good),
         variants=(),
-        variant=VariantOrigin(
-            shown=made.shown, kind=variant.kind, original=scenario.id, base_id=base, margin=variant.margin
-        ),
+        variant=VariantOrigin(shown=shown, kind=kind, original=scenario.id, base_id=base, margin=margin),
     )
 
 

@@ -153,6 +153,29 @@ async def test_delays_and_faults_are_those_of_the_mocks_over_mcp_too(server: Gat
     assert min(action.duration_ms, call.duration_ms) >= 80
 
 
+async def test_a_mock_that_goes_wrong_does_so_over_http_and_mcp(server: GatewayServer, tmp_path: Path) -> None:
+    mocks = [
+        Mock(method=fault, service="orders", place=HERE, response={"state": "sent"}, fault=fault)
+        for fault in ("timeout", "error", "empty", "truncated", "twice")
+    ]
+    trial, names = await _opened(server, tmp_path, mocks=mocks)
+    url = names["mocks_url"]
+    status, told = await _post(f"{url}/orders/timeout", {})
+    assert (status, told["error"]["code"], told["error"]["message"]) == (504, "TIMEOUT", "orders.timeout timed out")
+    assert (await _post(f"{url}/orders/error", {}))[0] == 503
+    assert await _post(f"{url}/orders/empty", {}) == (200, {"result": {}})
+    assert await _post(f"{url}/orders/truncated", {}) == (200, {"result": '{"state"'})
+    async with (
+        http.streamable_http_client(names["mcp_url"]) as (read, write, _),
+        mcp.ClientSession(read, write) as client,
+    ):
+        await client.initialize()
+        refused = await client.call_tool("timeout", {})
+        assert (refused.isError, refused.content[0].text) == (True, "orders.timeout timed out")
+        assert "sent" in (await client.call_tool("twice", {})).content[0].text
+    assert {each.mock for each in trial.of(ServiceCalled)} == {str(HERE)}
+
+
 async def test_a_call_that_the_client_gives_up_has_happened(server: GatewayServer, tmp_path: Path) -> None:
     slow = Mock(method="slow", service="orders", place=HERE, delay_ms=400, response="done")
     trial, names = await _opened(server, tmp_path, mocks=(slow,))

@@ -41,7 +41,7 @@ def test_the_whole_json_report():
 
 def test_one_line_per_trial():
     text = b"".join(to_json(reading_of(TRIALS))).decode()
-    assert len(text.splitlines()) == 2 + 1 + len(TRIALS) + 6
+    assert len(text.splitlines()) == 2 + 1 + len(TRIALS) + 7
     assert text.endswith("}\n")
 
 

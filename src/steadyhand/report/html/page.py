@@ -12,6 +12,7 @@ from steadyhand.judging.statistics import percentile
 from steadyhand.reading.run import Reading
 from steadyhand.records.base import Record, counted
 from steadyhand.records.evaluation import LatencyBounds, Verdict
+from steadyhand.report.faults import COLUMNS, TITLE, fault_rows
 from steadyhand.report.html.overview import Overview, TrialLine
 from steadyhand.report.html.template import SCRIPTS, STYLES, asset, content_security_policy, fragment
 from steadyhand.report.html.trial import trial_part, trial_view
@@ -69,6 +70,7 @@ def overview_part(run: Overview) -> Markup:
         picture=latency_picture(rows),
         variant_tables=tables(run.reading.variants),
         variant_pairs=pairs_to_show(run.reading),
+        faults=(TITLE, COLUMNS, fault_rows(run.reading)),
     )
 
 
