@@ -26,6 +26,7 @@ from steadyhand.compose.scenarios import (
 from steadyhand.compose.settings import Settings, save_options
 from steadyhand.compose.trust import trust_requests, untrusted
 from steadyhand.errors import FileError, SetupError
+from steadyhand.http.name_lookup import look_up
 from steadyhand.judging.rates import (
     percent,
     required_of,
@@ -264,4 +265,9 @@ def quick_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
         import uvloop
     except ImportError:
         return None
-    return uvloop.new_event_loop
+
+    class Loop(uvloop.Loop):  # for the clients of others, too
+        async def getaddrinfo(self, host: Any, port: Any, **options: int) -> list[Any]:
+            return await look_up(host, port, **options)
+
+    return Loop

@@ -13,6 +13,7 @@ from time import perf_counter
 from urllib.parse import quote, urlsplit
 
 from steadyhand.http.connection import Broken, Connection, Response
+from steadyhand.http.name_lookup import connected_socket
 from steadyhand.http.proxy import Proxy, proxy_for
 from steadyhand.http.stamped_socket import KERNEL_STAMPS, StampedSocket
 from steadyhand.http.stamps import Stamps
@@ -192,12 +193,12 @@ class HttpClient:
     async def _connect_straight(self) -> Connection:
         if self._context is None:
             return await self._connect_plain(self._host, self._port)
-        loop = asyncio.get_running_loop()
-        return (await loop.create_connection(self._made, self._host, self._port, ssl=self._context))[1]
+        return await self._over_tls(await connected_socket(self._host, self._port))
 
     async def _connect_plain(self, host: str, port: int) -> Connection:
         if not KERNEL_STAMPS:
-            return (await asyncio.get_running_loop().create_connection(self._made, host, port))[1]
+            loop = asyncio.get_running_loop()
+            return (await loop.create_connection(self._made, sock=await connected_socket(host, port)))[1]
         connection = self._made()
         connection.attach(await StampedSocket.connect(host, port, connection))
         return connection
@@ -205,12 +206,16 @@ class HttpClient:
     async def _connect_through(self, proxy: Proxy) -> Connection:
         if self._context is None:
             return await self._connect_plain(proxy.host, proxy.port)
+        return await self._over_tls(await proxy.tunnel(self._host, self._port))
+
+    async def _over_tls(self, connected: socket.socket) -> Connection:
         loop = asyncio.get_running_loop()
-        tunnel = await proxy.tunnel(self._host, self._port)
         try:
-            made = await loop.create_connection(self._made, sock=tunnel, ssl=self._context, server_hostname=self._host)
+            made = await loop.create_connection(
+                self._made, sock=connected, ssl=self._context, server_hostname=self._host
+            )
         except BaseException:
-            tunnel.close()
+            connected.close()
             raise
         return made[1]
 

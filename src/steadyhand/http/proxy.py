@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from urllib.parse import unquote, urlsplit
 
 from steadyhand.errors import SetupError
+from steadyhand.http.name_lookup import connected_socket
 from steadyhand.records.base import Record
 
 LOOPBACK_TOO = "STEADYHAND_PROXY_LOOPBACK"
@@ -37,12 +38,8 @@ class Proxy(Record):
     async def tunnel(self, host: str, port: int) -> socket.socket:
         """A socket that the proxy has connected to the server. Raises `OSError`."""
         loop = asyncio.get_running_loop()
-        found = await loop.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
-        family, kind, protocol, _, address = found[0]
-        tunnel = socket.socket(family, kind, protocol)
-        tunnel.setblocking(False)
+        tunnel = await connected_socket(self.host, self.port)
         try:
-            await loop.sock_connect(tunnel, address)
             server = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
             lines = [f"CONNECT {server} HTTP/1.1", f"Host: {server}"]
             if self.authorization:

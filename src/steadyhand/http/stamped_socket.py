@@ -18,6 +18,7 @@ from collections.abc import Callable
 from time import perf_counter, perf_counter_ns, time_ns
 from typing import Protocol, Self
 
+from steadyhand.http.name_lookup import connected_socket
 from steadyhand.records.chat import ArrivalClock
 
 KERNEL_STAMPS: bool = sys.platform == "linux" and sys.maxsize > 2**32
@@ -77,23 +78,7 @@ class StampedSocket:
     @classmethod
     async def connect(cls, host: str, port: int, receiver: Receiver) -> Self:
         """Try the host's addresses in turn. Raises the last `OSError` if none of them accepts."""
-        loop = asyncio.get_running_loop()
-        failure = OSError(f"{host} has no address")
-        for family, kind, number, _, address in await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM):
-            made = socket.socket(family, kind, number)
-            try:
-                made.setblocking(False)
-                stamp_arrivals(made)
-                made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                await loop.sock_connect(made, address)
-                return cls(made, receiver)
-            except OSError as error:
-                failure = error
-                made.close()
-            except BaseException:
-                made.close()
-                raise
-        raise failure
+        return cls(await connected_socket(host, port, stamp_arrivals), receiver)
 
     def expect(self, started: float) -> None:
         """A request follows; its answer cannot have arrived before `started`."""
