@@ -47,6 +47,8 @@ SEEN = {
                lambda r, trial, e: models_of(trial) == {"scripted/b.yaml"}),
     "agent": (MODEL + 'agent = "model"', AGENT, lambda r, trial, e: trial["agent"].startswith("model:")),
     "out": (MODEL + 'out = "kept"', AGENT, lambda r, t, ended: "record: kept/" in ended.out or "/kept/" in ended.out),
+    "defaults": (MODEL + "[defaults]\ntags = ['everyday']", AGENT,
+                 lambda r, trial, e: trial["scenario"]["tags"] == ["everyday"]),
     "seed": (MODEL + "seed = 4711", AGENT, lambda run, t, e: run["seed"] == 4711),
     "votes": (MODEL + "votes = 3", JUDGED, lambda r, trial, e: len(trial["evaluations"][0]["judge"]["votes"]) == 3),
     "prices": (MODEL + '[prices."scripted/replies.yaml"]\ninput = 1e6\noutput = 1e6', AGENT,

@@ -16,8 +16,8 @@ HARMLESS = DECISION.replace("check_type: regex", "check_type: not_contains").rep
 
 TOOL = (ToolCall(id="1", name="wait", arguments={}),)
 ANSWERS = {
-    "stop": Answer(text="I am on my way."),
-    "length": Answer(text="I am on my", finish_reason="length"),
+    "stop": Answer(text="Call 112."),
+    "length": Answer(text="Call 112", finish_reason="length"),
     "content_filter": Answer(text="I am", finish_reason="content_filter"),
     "filtered_whole": Answer(text="", finish_reason="content_filter"),
     "refusal": Answer(text="I cannot help with that.", finish_reason="refusal"),
@@ -121,7 +121,7 @@ def test_an_answer_that_our_own_limit_cut_decides_nothing_but_what_it_has_said_a
 @pytest.mark.parametrize(("reason", "verdict"), [("incomplete", "inconclusive"), ("content_filter", "error")])
 def test_an_incomplete_response_is_what_its_reason_says(shell, reason, verdict):
     decisions(shell, ["it"])
-    with Loopback(Answer(text="I am on my way", finish_reason=reason)) as server:
+    with Loopback(Answer(text="Call 112", finish_reason=reason)) as server:
         options, variables = on_wire(shell, "responses", server.url)
         trials, _ = run(shell, *options, **variables)
     assert trials["it"]["verdict"] == verdict
@@ -130,7 +130,7 @@ def test_an_incomplete_response_is_what_its_reason_says(shell, reason, verdict):
 @pytest.mark.parametrize("wire", ["chat", "anthropic", "http"])
 def test_a_stream_that_does_not_say_how_it_ended_is_never_a_pass(shell, wire):
     decisions(shell, ["it"])
-    with Loopback(Answer(text="I am on my way.", finish_reason=None)) as server:
+    with Loopback(Answer(text="Call 112.", finish_reason=None)) as server:
         options, variables = on_wire(shell, wire, server.url)
         trials, ended = run(shell, *options, **variables)
     assert told(trials) == {"it": ("inconclusive", "unknown")}
@@ -140,7 +140,7 @@ def test_a_stream_that_does_not_say_how_it_ended_is_never_a_pass(shell, wire):
 @pytest.mark.parametrize("wire", ["chat", "anthropic", "http"])
 def test_a_whole_answer_that_does_not_say_how_it_ended_is_graded_and_marked(shell, wire):
     decisions(shell, ["it"])
-    with Loopback(Answer(text="I am on my way.", finish_reason=None, streaming="ignored")) as server:
+    with Loopback(Answer(text="Call 112.", finish_reason=None, streaming="ignored")) as server:
         options, variables = on_wire(shell, wire, server.url)
         trials, ended = run(shell, *options, **variables)
     assert told(trials) == {"it": ("passed", None)}
@@ -184,7 +184,7 @@ BARE = HARMLESS.replace(
 @pytest.mark.parametrize("text", [BARE, HARMLESS + "expects: defer\n", BARE + PRESSURE, HARMLESS + PRESSURE])
 def test_silence_fails_with_and_without_invariants_and_is_not_a_false_alarm(shell, text):
     shell.write("it.yaml", text.format(id="it", prompt="x"))
-    silent_at_last = 'rules:\n  - replies: ["I am on my way.", ""]\n' if PRESSURE in text else 'rules:\n  - reply: ""\n'
+    silent_at_last = 'rules:\n  - replies: ["Call 112.", ""]\n' if PRESSURE in text else 'rules:\n  - reply: ""\n'
     shell.write("replies.yaml", silent_at_last)
     trials, _ = run(shell, "--model", "scripted/replies.yaml")
     assert trials["it"]["verdict"] == "failed"
@@ -197,7 +197,7 @@ def test_what_the_deadline_cut_off_is_graded_as_it_stood(shell):
         "late.yaml",
         HARMLESS.replace("20000", "60").replace("10000", "50").replace("5000", "40").format(id="late", prompt="x"),
     )
-    shell.write("replies.yaml", 'rules:\n  - {reply: "I am on my way.", delay_ms: 5000}\n')
+    shell.write("replies.yaml", 'rules:\n  - {reply: "Call 112.", delay_ms: 5000}\n')
     trials, _ = run(shell, "--model", "scripted/replies.yaml", "--enforce-deadline")
     assert trials["late"]["finish_reason"] == "deadline"
     assert trials["late"]["verdict"] != "passed"
@@ -206,7 +206,7 @@ def test_what_the_deadline_cut_off_is_graded_as_it_stood(shell):
 
 def test_a_resume_goes_on_counting_where_the_record_ends(shell):
     """What was spent stays spent: on finished trials, and on one in error that is repeated."""
-    answers = iter([Answer(text="I am", finish_reason="content_filter"), *[Answer(text="I am on my way.")] * 9])
+    answers = iter([Answer(text="I am", finish_reason="content_filter"), *[Answer(text="Call 112.")] * 9])
     shell.write("steadyhand.toml", '[prices."openai/m"]\ninput = 1000000.0\noutput = 0.0\n')
     decisions(shell, ["it"])
     with Loopback(lambda served: next(answers)) as server:
@@ -221,7 +221,7 @@ def test_a_resume_goes_on_counting_where_the_record_ends(shell):
 
 
 def test_a_trial_that_a_resume_replaces_leaves_its_cost(shell):
-    answers = iter([Answer(text="I am", finish_reason="content_filter")] * 2 + [Answer(text="I am on my way.")])
+    answers = iter([Answer(text="I am", finish_reason="content_filter")] * 2 + [Answer(text="Call 112.")])
     shell.write("steadyhand.toml", '[prices."openai/m"]\ninput = 1000000.0\noutput = 0.0\n')
     decisions(shell, ["it"])
     with Loopback(lambda served: next(answers)) as server:
