@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
 from typing import Annotated
 
 import msgspec
@@ -115,7 +116,7 @@ class FigureCollector:
             suite = msgspec.structs.replace(grouped[0], name="suite")
         elif not _compared(_target(header, each) for each in originals):
             suite = _together("suite", header, originals)
-        return RunFigures(scenarios=tuple(_of_scenario(each) for each in samples), targets=tuple(grouped), suite=suite)
+        return RunFigures(scenarios=tuple(each.figures for each in samples), targets=tuple(grouped), suite=suite)
 
 
 class _Collected:
@@ -149,6 +150,10 @@ class _Sample:
     def __init__(self, rate: ScenarioRate, collected: _Collected) -> None:
         self.rate = rate
         self.collected = collected
+
+    @cached_property
+    def figures(self) -> Figures:
+        return _of_scenario(self)
 
 
 def _target(header: RunHeader, sample: _Sample) -> Target:
@@ -188,6 +193,7 @@ def _of_scenario(sample: _Sample) -> Figures:
 
 
 def _times(values: Sequence[float], left_out: int) -> TimeFigures:
+    values = sorted(values)  # once, for all percentiles
     return TimeFigures(
         trials=len(values),
         unbounded=sum(map(math.isinf, values)),
@@ -200,7 +206,7 @@ def _together(name: str, header: RunHeader, samples: Sequence[_Sample]) -> Figur
     """By scenario of the files: combinations of one scenario are one observation, as its trials are."""
     if len(samples) == 1:
         (only,) = samples
-        return msgspec.structs.replace(_of_scenario(only), name=name)
+        return msgspec.structs.replace(only.figures, name=name)
     clusters: dict[str, list[_Sample]] = {}
     for each in samples:
         clusters.setdefault(_target(header, each).scenario, []).append(each)

@@ -230,7 +230,7 @@ class Viewer:
             return f"Running: none of {total} has failed so far", ""
         if unknown:
             return "Reading the records", "inconclusive"
-        whole = self._is_whole(Reading(index.reader))
+        whole = self._is_whole(index.reading)
         return headline(tally, whole=whole), "passed" if whole and tally.passed == tally.total else "inconclusive"
 
     # One trial
