@@ -15,6 +15,8 @@ from steadyhand.compose.settings import Settings
 from steadyhand.errors import ExitCode
 from steadyhand.reading.run import sound
 from steadyhand.records.config import RunOptions
+from steadyhand.report.comparison import render_comparison
+from steadyhand.report.markdown import comparison_markdown
 
 
 @click.command()
@@ -49,9 +51,6 @@ def compare(
     folder = Settings(RunOptions(config=config, out=out)).out
     sources = [open_source(folder, name) for name in runs]
     found = compare_sources(sources, confidence=confidence, pair_changed=pair_changed)
-    from steadyhand.report.comparison import render_comparison
-    from steadyhand.report.markdown import comparison_markdown
-
     write_result(found, lambda: comparison_markdown(found), **files)
     if "-" not in files.values():
         show(render_comparison(found, page()))

@@ -16,6 +16,7 @@ from steadyhand.reading.run import Reading, sound
 from steadyhand.records.base import counted
 from steadyhand.records.config import RunOptions
 from steadyhand.report.export import export_tables
+from steadyhand.report.inspect import write_inspect_log
 from steadyhand.store.reader import find_run
 
 
@@ -47,8 +48,6 @@ def export(
     reading = Reading.open(find_run(Settings(RunOptions(config=config, out=out)).out, run))
     try:
         if kind == "inspect":
-            from steadyhand.report.inspect import write_inspect_log
-
             file = folder / f"{reading.header.id}.eval"
             count = write_inspect_log(reading, file)
             say(f"{counted(count, 'sample')} in {file}")

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from steadyhand.cli import options as shared
+from steadyhand.cli.github import append_summary
 from steadyhand.cli.run import tell_flaws
 from steadyhand.cli.terminal import command_ci, page, show, write_result
 from steadyhand.compose.comparison import open_source
@@ -17,8 +18,8 @@ from steadyhand.compose.settings import Settings
 from steadyhand.judging.gate import ABSOLUTE, GateResult, Rule, hold_against
 from steadyhand.reading.run import sound
 from steadyhand.records.config import RunOptions
-
-"""GitHub's limit for a step summary is 1 MiB."""
+from steadyhand.report.gate import github_annotations, render_gate
+from steadyhand.report.markdown import gate_markdown
 
 
 @click.command()
@@ -74,9 +75,6 @@ def gate(
         now=datetime.now(UTC),
         max_age=timedelta(days=max_age),
     )
-    from steadyhand.report.gate import render_gate
-    from steadyhand.report.markdown import gate_markdown
-
     _tell_github(result)
     write_result(result, lambda: gate_markdown(result), **files)
     if "-" not in files.values():
@@ -90,10 +88,6 @@ def _tell_github(result: GateResult) -> None:
     verdict."""
     if not os.environ.get("GITHUB_ACTIONS"):
         return
-    from steadyhand.cli.github import append_summary
-    from steadyhand.report.gate import github_annotations
-    from steadyhand.report.markdown import gate_markdown
-
     for line in github_annotations(result, Path.cwd()):
         command_ci(line)
     summary = os.environ.get("GITHUB_STEP_SUMMARY")

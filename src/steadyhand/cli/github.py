@@ -8,6 +8,7 @@ from pathlib import Path
 from steadyhand.cli.terminal import command_ci, say
 from steadyhand.reading.run import Reading
 from steadyhand.report.github import run_annotations
+from steadyhand.report.summary import to_markdown
 
 _SUMMARY_BYTES = 900_000
 
@@ -17,8 +18,6 @@ def tell_github(reading: Reading) -> None:
     for line in run_annotations(reading, folder):
         command_ci(line)
     if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
-        from steadyhand.report.summary import to_markdown
-
         append_summary(Path(summary), to_markdown(reading))
 
 

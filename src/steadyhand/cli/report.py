@@ -14,6 +14,9 @@ from steadyhand.compose.settings import Settings
 from steadyhand.errors import ExitCode, SetupError
 from steadyhand.reading.run import Reading, sound
 from steadyhand.records.config import RunOptions
+from steadyhand.report.html.page import to_html
+from steadyhand.report.pdf import find_browser, to_pdf
+from steadyhand.report.summary import to_markdown
 from steadyhand.store.reader import find_run
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
@@ -53,17 +56,10 @@ def report(
     reading = Reading.open(find_run(Settings(RunOptions(config=config, out=out)).out, run))
     unwritten: list[str] = []
     if html_file is not None:
-        from steadyhand.report.html.page import to_html
-
         unwritten += _write(html_file, to_html(reading))
     if markdown_file is not None:
-        from steadyhand.report.summary import to_markdown
-
         unwritten += _write(markdown_file, [to_markdown(reading).encode("utf-8", "backslashreplace")])
     if pdf_file is not None:
-        from steadyhand.report.html.page import to_html
-        from steadyhand.report.pdf import find_browser, to_pdf
-
         browser = find_browser()
         unwritten += _write(pdf_file, [to_pdf(to_html(reading), browser)])
     if unwritten:

@@ -16,6 +16,7 @@ from steadyhand.records.base import counted
 from steadyhand.records.config import RunOptions
 from steadyhand.report.run_list import render_runs, runs_json
 from steadyhand.store.reader import RunEntry, list_runs
+from steadyhand.store.retention import named_in_project, prunable, remove_run
 
 
 @click.command()
@@ -76,8 +77,6 @@ def runs(
 
 
 def _prune(found: list[RunEntry], *, keep: int, before: datetime, yes: bool) -> None:
-    from steadyhand.store.retention import named_in_project, prunable, remove_run
-
     named = named_in_project(Path.cwd(), {run.id for run in found})
     old = prunable(found, keep=keep, before=before, named=named)
     if not old:

@@ -16,6 +16,7 @@ from steadyhand.compose.settings import Settings
 from steadyhand.errors import ExitCode, SetupError
 from steadyhand.records.base import counted
 from steadyhand.records.config import RunOptions, Selection
+from steadyhand.report.mutants import render_mutants
 
 
 @click.command()
@@ -67,7 +68,6 @@ def selftest(
     enough = True
     if mutate:
         from steadyhand.compose.mutation import Mutation  # with the builder, which nothing else here needs
-        from steadyhand.report.mutants import render_mutants
 
         report = asyncio.run(Mutation(scenarios, registries).of_examples())
         show(render_mutants(report, page()))

@@ -12,6 +12,7 @@ from steadyhand.cli import options as shared
 from steadyhand.cli.terminal import say, say_json
 from steadyhand.compose.cast import Casts
 from steadyhand.compose.isolation import find_code
+from steadyhand.compose.matrices import check_names
 from steadyhand.compose.offer import check_offers
 from steadyhand.compose.scenarios import combinations_of, load_files, open_registries
 from steadyhand.compose.settings import Settings
@@ -64,8 +65,6 @@ def _load(paths: tuple[str, ...], settings: Settings) -> Loaded:
     casts = Casts(settings, registries)
     problems += casts.rubrics.check([*loaded.scenarios, *combinations], read=True)
     if loaded.matrices:
-        from steadyhand.compose.matrices import check_names
-
         problems += check_names(combinations, casts)
     if not any(problem.level == "error" for problem in (*loaded.problems, *problems)):
         code = find_code([*loaded.scenarios, *combinations], registries)

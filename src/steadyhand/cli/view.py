@@ -10,10 +10,14 @@ from pathlib import Path
 import click
 
 from steadyhand.cli import options as shared
+from steadyhand.cli.main import tell_bug
 from steadyhand.cli.terminal import say
 from steadyhand.compose.settings import Settings
 from steadyhand.errors import SetupError
 from steadyhand.records.config import RunOptions
+from steadyhand.viewer.labels import LabelBook
+from steadyhand.viewer.pages import Viewer
+from steadyhand.viewer.server import ViewerServer
 
 
 @click.command()
@@ -32,11 +36,6 @@ def view(folder: Path | None, config: Path | None, port: int, *, no_browser: boo
     DIR is a folder of run records [default: .steadyhand/runs]. The viewer listens on this machine only, and can be
     opened once with the link that it prints. It writes only labels. Press Ctrl-C to stop it.
     """
-    from steadyhand.cli.main import tell_bug
-    from steadyhand.viewer.labels import LabelBook
-    from steadyhand.viewer.pages import Viewer
-    from steadyhand.viewer.server import ViewerServer
-
     folder = Settings(RunOptions(config=config, out=folder)).out
     if not folder.is_dir():
         raise SetupError(f"folder not found: {folder}; `steadyhand run` creates it, or give a different DIR")

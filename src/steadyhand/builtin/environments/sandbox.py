@@ -24,6 +24,7 @@ import msgspec
 
 from steadyhand.builtin.environments.files import MIB
 from steadyhand.builtin.environments.process import Command, run_command
+from steadyhand.builtin.environments.seccomp import system_call_filter
 from steadyhand.errors import WorkspaceError
 from steadyhand.records.base import Record
 from steadyhand.records.result import CommandResult
@@ -255,8 +256,6 @@ class Descriptors(Record):
 @contextlib.contextmanager
 def lending(user: int | None) -> Generator[Descriptors]:
     """The descriptors for one run of bubblewrap, closed afterwards."""
-    from steadyhand.builtin.environments.seccomp import system_call_filter  # most trials run no command
-
     uid, gid = (os.getuid(), os.getgid()) if user is None else (user, user)
     people = f"root:x:0:0:root:/:/bin/sh\nuser:x:{uid}:{gid}:user:/:/bin/sh\n" if uid else "root:x:0:0:root:/:/bin/sh\n"
     groups = f"root:x:0:\nuser:x:{gid}:\n" if gid else "root:x:0:\n"

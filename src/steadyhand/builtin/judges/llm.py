@@ -14,6 +14,7 @@ from pydantic import Field
 
 from steadyhand.builtin.judges.answer import JudgeAnswer, UnreadableAnswer, answer_schema, read_answer, read_object
 from steadyhand.builtin.judges.prompt import SHOWN, Prompt, build_prompt, not_shown, with_repair
+from steadyhand.builtin.judges.rubric import score_rubric
 from steadyhand.errors import ModelError, SetupError
 from steadyhand.plugins.plugin import JudgeSettings, Options, read_options
 from steadyhand.ports.agent import Judgement, NoJudgement, Question, TrialContext
@@ -81,8 +82,6 @@ class LlmJudge:
         self, rubric: Rubric, materials: Sequence[Material], trial: TrialContext, *, timeliness: float | None
     ) -> RubricScore:
         """See `ports.agent.RubricJudge`."""
-        from steadyhand.builtin.judges.rubric import score_rubric  # most runs score none
-
         return await score_rubric(rubric, trial.scenario, materials, judge=self, trial=trial, timeliness=timeliness)
 
     async def ask(self, question: Question, trial: TrialContext) -> Judgement:
