@@ -347,12 +347,7 @@ def processes() -> list[int]:
 
 def _marked(variable: str, value: str, pids: Iterable[int]) -> set[int]:
     entry = f"\0{variable}={value}\0".encode()
-    return {pid for pid in pids if entry in b"\0%b\0" % _environ(pid)}
-
-
-def _environ(pid: int) -> bytes:
-    """Empty for a process that has ended or is another user's."""
-    return _read_bytes(f"{_PROC}/{pid}/environ")
+    return {pid for pid in pids if entry in b"\0%b\0" % _read_bytes(f"{_PROC}/{pid}/environ")}
 
 
 def _limit(pid: int) -> int | None:

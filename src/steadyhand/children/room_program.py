@@ -155,12 +155,6 @@ def _grant(rules: int, path: str, access: int) -> None:
             os.close(descriptor)
 
 
-def _drop_capabilities() -> None:
-    if os.getuid() == 0:
-        for number in CAPABILITIES.values():
-            _libc.prctl(_CAPBSET_DROP, number, 0, 0, 0)  # fails for one that this kernel does not have
-
-
 def _stand_by(child: int) -> None:
     """Wait for the child, and end as it did."""
     _libc.prctl(_SET_NAME, KEEPER.encode(), 0, 0, 0)
@@ -199,7 +193,9 @@ def main() -> None:
             plan.mask()
             _mount("proc", "/proc", "proc", NOSUID | NODEV | NOEXEC)
             _go_on_below()
-        _drop_capabilities()
+        if os.getuid() == 0:
+            for number in CAPABILITIES.values():
+                _libc.prctl(_CAPBSET_DROP, number, 0, 0, 0)  # fails for one that this kernel does not have
         os.execvp(argv[0], argv)  # noqa: S606 - the program that the user named
     except OSError as error:
         os.write(2, f"{argv[0]}: {error}\n".encode())

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -124,12 +124,8 @@ def main() -> None:
             code = explain(error)
         except MemoryError:
             code = _out_of_memory()
-    _leave(code if isinstance(code, int) else 0)
-
-
-def _leave(code: int) -> NoReturn:
-    """End the process. Everything is closed by now; shutting the interpreter down would cost a tenth of a short run."""
-    os._exit(leave_with(code))
+    # Everything is closed by now; shutting the interpreter down would cost a tenth of a short run.
+    os._exit(leave_with(code if isinstance(code, int) else 0))
 
 
 def _out_of_memory() -> int:

@@ -321,8 +321,8 @@ def run(ctx: click.Context, /, **given: Any) -> None:
     otel = given.pop("otel")
     reports = Reports(**{name: given.pop(name) for name in Reports.__struct_fields__}).check()
     silent, dry_run = given.pop("no_progress"), given.pop("dry_run")
-    if dry_run:
-        _refuse_reports(reports)
+    if dry_run and reports.files:
+        raise SetupError(f"--dry-run produces no report; drop it or drop {' and '.join(reports.files)}")
     given |= under_test(given.pop("models"), given.pop("agents"))
     failed_of = given.pop("failed_of")
     selection, options = Selection(**chosen), RunOptions(command=tuple(sys.argv[1:]), **given)
@@ -348,11 +348,6 @@ def run(ctx: click.Context, /, **given: Any) -> None:
             say(f"note: {prepared.needs_trust}", err=True)
         return
     ctx.exit(carry_out(prepared, reports, silent=silent, otel=otel))
-
-
-def _refuse_reports(reports: Reports) -> None:
-    if reports.files:
-        raise SetupError(f"--dry-run produces no report; drop it or drop {' and '.join(reports.files)}")
 
 
 def show_plan(run: Run) -> None:

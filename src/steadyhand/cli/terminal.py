@@ -236,7 +236,8 @@ def page(*, err: bool = False) -> Page:
     from steadyhand.report.table import Page
 
     stream = sys.stderr if err else sys.stdout
-    return Page(width=shutil.get_terminal_size((100, 24)).columns, colour=stream.isatty() and not _is_plain())
+    plain = bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
+    return Page(width=shutil.get_terminal_size((100, 24)).columns, colour=stream.isatty() and not plain)
 
 
 def progress_stream() -> TextIO:
@@ -248,10 +249,6 @@ def progress_stream() -> TextIO:
 def takes_control() -> bool:
     """Whether stderr is a terminal that can redraw a line."""
     return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
-
-
-def _is_plain() -> bool:
-    return bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
 
 
 def leave_with(code: int) -> int:

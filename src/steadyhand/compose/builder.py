@@ -382,7 +382,10 @@ class Builder:
         table = self._settings.config.agents.get(kind, {}) if own else {}
         variable = agent_facts(factory).key_variable
         if chosen and variable in self._settings.variables and "api_key_env" not in table:
-            self.notices[_withheld(variable, kind)] = None
+            self.notices[
+                f"{variable} is not sent to a URL that a scenario chose; to send it, give the agent with --agent or as "
+                f"`agent` in the configuration ({kind}:URL)"
+            ] = None
         return factory, AgentSettings(
             target=target,
             model=model,
@@ -437,13 +440,6 @@ def stored_parts(scenario: Scenario, stored: TrialRecord, registry: Registry) ->
         seed=stored.seed,
         missing_plugins=stored.missing_plugins,
         runs_files=False,
-    )
-
-
-def _withheld(variable: str, kind: str) -> str:
-    return (
-        f"{variable} is not sent to a URL that a scenario chose; to send it, give the agent with --agent or as `agent` "
-        f"in the configuration ({kind}:URL)"
     )
 
 

@@ -219,7 +219,9 @@ def _of_file(path: Path) -> ComparedSource:
         kind = msgspec.json.decode(data, type=_Kind)
         if kind.baseline is not None:
             baseline = msgspec.json.decode(data, type=Baseline)
-            return ComparedSource(side=side_of(baseline, str(path)), trial=_no_trial)
+            return ComparedSource(
+                side=side_of(baseline, str(path)), trial=lambda scenario_id, index, target: None
+            )  # it has counts only
         if kind.format is not None:
             return _of_report(msgspec.json.decode(data, type=_Report))
     except (ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors
@@ -227,11 +229,6 @@ def _of_file(path: Path) -> ComparedSource:
             f"{path} is not a run record, JSON report or baseline that this version reads: {error}"
         ) from error
     raise StoreError(f"{path} is not a run record, JSON report or baseline: it has neither `format` nor `baseline`")
-
-
-def _no_trial(scenario_id: str, index: int, target: str) -> TrialExcerpt | None:
-    """A baseline has counts only."""
-    return None
 
 
 def _of_report(report: _Report) -> ComparedSource:

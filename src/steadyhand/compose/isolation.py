@@ -141,17 +141,19 @@ def _checks(scenario: Scenario, registry: Registry) -> Iterator[tuple[Evaluation
 def sandbox_for(scenarios: Iterable[tuple[Scenario, Registry]]) -> ScriptSandbox | None:
     """Where the scripts of checks run; None if there are none. Raises `FileError` for one that is not JavaScript."""
     found = [each for scenario, registry in scenarios for each in check_scripts(scenario, registry)]
-    sandbox = script_sandbox() if found else None
-    if sandbox is not None and (problems := list(_wrong_scripts(found, sandbox))):
+    if not found:
+        return None
+    sandbox = script_sandbox()
+    faults = [(spec.place, fault) for spec, source in found if (fault := sandbox.check(source)) is not None]
+    if faults:
         sandbox.close()
-        raise FileError(problems)
+        raise FileError(
+            [
+                Problem(place=place, message=f"not valid JavaScript: {fault}", code="bad-script")
+                for place, fault in faults
+            ]
+        )
     return sandbox
-
-
-def _wrong_scripts(found: Iterable[tuple[EvaluationSpec, str]], sandbox: ScriptSandbox) -> Iterator[Problem]:
-    for spec, source in found:
-        if (fault := sandbox.check(source)) is not None:
-            yield Problem(place=spec.place, message=f"not valid JavaScript: {fault}", code="bad-script", level="error")
 
 
 class CodeFindings(NamedTuple):

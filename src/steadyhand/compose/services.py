@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from steadyhand.builtin.plugin import real_service, script_sandbox
 from steadyhand.compose.cast import Cast
@@ -12,7 +12,7 @@ from steadyhand.errors import FileError, SetupError
 from steadyhand.ports.model import Clock
 from steadyhand.ports.services import OfferedDatabase, ProvidedService, Services
 from steadyhand.records.location import Problem
-from steadyhand.records.scenario import Mock, Scenario
+from steadyhand.records.scenario import Scenario
 from steadyhand.runtime.mocks import MockSource, MockTable
 from steadyhand.runtime.runtime import AgentRuntime
 
@@ -31,9 +31,8 @@ class TrialServices:
         problems: list[Problem] = []
         for scenario in scenarios:
             for mock in scenario.setup.mocks:
-                for field, source in _scripts(mock):
-                    fault = self._sandbox.check(source)
-                    if fault is not None:
+                for field, source in (("matcher", mock.when.matcher), ("responseFn", mock.response_fn)):
+                    if source is not None and (fault := self._sandbox.check(source)) is not None:
                         message = f"`{field}` is not valid JavaScript: {fault}"
                         problems.append(Problem(place=mock.place, message=message, code="bad-script"))
         if problems:
@@ -80,10 +79,3 @@ class TrialServices:
 
     def close(self) -> None:
         self._sandbox.close()
-
-
-def _scripts(mock: Mock) -> Iterator[tuple[str, str]]:
-    if mock.when.matcher is not None:
-        yield "matcher", mock.when.matcher
-    if mock.response_fn is not None:
-        yield "responseFn", mock.response_fn

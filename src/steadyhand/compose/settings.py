@@ -78,16 +78,14 @@ def restore_options(saved: dict[str, Any]) -> tuple[Path, Selection, RunOptions]
         return (
             Path(saved["folder"]),
             msgspec.convert(saved["selection"], Selection),
-            msgspec.convert(saved["options"], RunOptions, dec_hook=_path),
+            msgspec.convert(
+                saved["options"], RunOptions, dec_hook=lambda kind, value: kind(value) if kind is Path else value
+            ),
         )
     except (KeyError, TypeError, msgspec.ValidationError) as error:
         raise SetupError(
             f"the run was recorded by a version that did not store what a resume needs: {error}"
         ) from error
-
-
-def _path(kind: type, value: Any) -> Any:
-    return kind(value) if kind is Path else value
 
 
 class Settings:
@@ -293,17 +291,13 @@ def _read_env(file: Path) -> dict[str, str]:
 def provider_part(provider: str, config: Config, registry: Registry) -> ModelFactory:
     """The factory of a provider that a plugin provides or the configuration defines. Raises `SetupError` otherwise."""
     own = config.providers.get(provider)
-    if own is not None and _is_own(provider, own, registry):
-        return registry.model(own.type or DEFAULT_TYPE)
     if not registry.has("models", provider):
+        if own is not None and (own.type is not None or own.base_url is not None):
+            return registry.model(own.type or DEFAULT_TYPE)
         known = {*registry.names("models"), *config.providers}
         defined = "; to define a provider, give [providers.NAME] a base_url"
         raise SetupError(unknown_part("models", provider, known) + defined)
     return registry.model(provider)
-
-
-def _is_own(provider: str, config: ProviderConfig, registry: Registry) -> bool:
-    return not registry.has("models", provider) and (config.type is not None or config.base_url is not None)
 
 
 def part_options(part: object, table: Mapping[str, Any], flags: Mapping[str, Any]) -> dict[str, Any]:

@@ -195,7 +195,7 @@ class Worker:
     def _soon(self) -> Report:
         """The next report, sent after a few milliseconds, so that a busy worker reports several trials at once."""
         if self._report is None:
-            self._report = _blank()
+            self._report = Report(finished=[], asks=[], ends=[], spent=[], back_offs=[], notes=[])
             self._flush_timer = asyncio.get_running_loop().call_later(_GATHER_S, self._flush)
         return self._report
 
@@ -216,10 +216,6 @@ class Worker:
         if report is not None:
             lag_ms, self._lag_ms = self._lag_ms, None
             self._send(msgspec.structs.replace(report, lag_ms=lag_ms))
-
-
-def _blank() -> Report:
-    return Report(finished=[], asks=[], ends=[], spent=[], back_offs=[], notes=[])
 
 
 def load_run(setup: WorkerSetup) -> Run:

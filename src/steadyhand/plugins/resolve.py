@@ -159,7 +159,9 @@ def resolve_plugins(
                 raise SetupError(_unknown(ref.name, installed, live=live))
         except UsageError as error:
             raise SetupError(f"{ref.place}: plugin {ref.name!r}: {error}") from error
-    _refuse_duplicates(found)
+    Registry(  # refuses a part that two of them have
+        [msgspec.structs.replace(plugin, name=f"{ref.name} ({ref.place})", origin="") for ref, plugin in found]
+    )
     return ResolvedPlugins(
         plugins=tuple(plugin for _, plugin in found),
         warnings=tuple(warnings),
@@ -276,8 +278,3 @@ def _unknown(name: str, installed: InstalledPlugins, *, live: bool) -> str:
 
 def _stem(name: str) -> str:
     return re.sub(r"\W+", "_", name).strip("_") or "my_plugin"
-
-
-def _refuse_duplicates(found: Sequence[tuple[PluginRef, Plugin]]) -> None:
-    labelled = [msgspec.structs.replace(plugin, name=f"{ref.name} ({ref.place})", origin="") for ref, plugin in found]
-    Registry(labelled)

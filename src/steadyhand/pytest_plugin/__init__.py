@@ -19,8 +19,10 @@ INCONCLUSIVE = ("fail", "error", "skip")
 
 def run_options(config: pytest.Config) -> dict[str, Any]:
     """The options for `steadyhand.run` from pytest's options and ini file. Raises `pytest.UsageError`."""
-    given = {name: _given(config, name) for name in ("model", "agent", "judge", "config", "trials", "trust")}
-    found: dict[str, Any] = {name: value for name, value in given.items() if value}
+    found: dict[str, Any] = {}
+    for name in ("model", "agent", "judge", "config", "trials", "trust"):
+        if value := config.getoption(f"steadyhand_{name}") or config.getini(f"steadyhand_{name}"):
+            found[name] = value
     if "trials" in found and not str(found["trials"]).isdigit():
         raise pytest.UsageError(f"steadyhand_trials: expected a number of trials, got {found['trials']!r}")
     if "trials" in found:
@@ -30,10 +32,6 @@ def run_options(config: pytest.Config) -> dict[str, Any]:
     elif not config.getoption("steadyhand_config"):
         found["config"] = config.rootpath / found["config"]
     return found
-
-
-def _given(config: pytest.Config, name: str) -> Any:
-    return config.getoption(f"steadyhand_{name}") or config.getini(f"steadyhand_{name}")
 
 
 class Steadyhand:

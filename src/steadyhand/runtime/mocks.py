@@ -66,11 +66,12 @@ def precedence(when: MockWhen) -> int:
 
 def holds(when: MockWhen, call: MockCall) -> bool:
     """Whether every condition except the matcher holds."""
+    begin = when.partial_args
     return (
         (when.args is None or _args_match(when.args, call))
         and (when.input is None or includes(call.named, when.input))
         and (when.context is None or includes(call.context, when.context))
-        and (when.partial_args is None or _starts_with(call.positional, when.partial_args))
+        and (begin is None or (len(call.positional) >= len(begin) and all(map(includes, call.positional, begin))))
     )
 
 
@@ -80,10 +81,6 @@ def _args_match(expected: list[Any], call: MockCall) -> bool:
     if expected and all(as_list(element) is not None for element in expected):
         choices.extend(expected)
     return any(same(given, choice) for choice in choices for given in (call.args, call.positional))
-
-
-def _starts_with(found: list[Any], expected: list[Any]) -> bool:
-    return len(found) >= len(expected) and all(map(includes, found, expected))
 
 
 class _Choice(Record):

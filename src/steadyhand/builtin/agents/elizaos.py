@@ -21,7 +21,6 @@ from steadyhand.builtin.agents.trajectory import TrajectoryReporter
 from steadyhand.errors import AgentError, SetupError
 from steadyhand.plugins.plugin import AgentSettings, Options, read_options
 from steadyhand.ports.agent import Addresses, Reply, Shows, TrialContext, Turn
-from steadyhand.records.chat import Message
 
 _READY_S = 30.0
 _RUN_S = 10.0
@@ -312,7 +311,7 @@ class ElizaosAgent:
             f"ElizaOS accepts one user message at a time; {len(unheard)} messages were sent as one text",
             level="warning",
         )
-        return "\n\n".join(_written(message) for message in unheard)
+        return "\n\n".join(f"{message.role}: {message.content}" for message in unheard)
 
     async def _read_run(self, turn: Turn, response: dict[str, Any], began_ms: float) -> None:
         """Report what the agent did. Even a turn without actions has a run, so a missing or empty one raises
@@ -360,7 +359,3 @@ def _said(response: Mapping[str, Any]) -> str:
     parts = [response, *([cast("Mapping[str, Any]", later)] if isinstance(later, Mapping) else [])]
     texts = [str(part.get("text") or "").strip() for part in parts]
     return "\n\n".join(dict.fromkeys(text for text in texts if text))
-
-
-def _written(message: Message) -> str:
-    return f"{message.role}: {message.content}"
