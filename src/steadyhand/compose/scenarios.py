@@ -223,7 +223,7 @@ def load_scenarios(
     if given.scenarios:
         _refuse_same_ids(scenarios)
     if models or agents:
-        from steadyhand.compose.targets import for_each_target
+        from steadyhand.compose.matrices import for_each_target
 
         scenarios = for_each_target(scenarios, models, agents)
     if selection.filters:

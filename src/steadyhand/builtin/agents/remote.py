@@ -7,8 +7,16 @@ from typing import ClassVar
 from urllib.parse import urldefrag
 
 from steadyhand.builtin.agents.addresses import shown_url
-from steadyhand.builtin.agents.http import VALUES, HttpAgent, HttpAgentOptions, SessionCall, TemplateAgent
-from steadyhand.builtin.agents.http_template import TemplateModel, TemplateWire, check_names
+from steadyhand.builtin.agents.http import (
+    VALUES,
+    HttpAgent,
+    HttpAgentOptions,
+    SessionCall,
+    TemplateAgent,
+    TemplateModel,
+    TemplateWire,
+    check_names,
+)
 from steadyhand.builtin.agents.options import A2aOptions
 from steadyhand.builtin.http_model import HttpModel
 from steadyhand.errors import SetupError
