@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import shlex
@@ -12,8 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from cli.test_cli_agents import served
 from steadyhand.records.evaluation import Verdict
 from steadyhand.testing import Answer
+from support.a2a_server import a2a_server
+from support.elizaos_server import ElizaosAnswer, ElizaosServer
 from support.loopback import Loopback
 
 pytestmark = pytest.mark.system
@@ -146,7 +150,7 @@ def test_an_agent_of_one_second_passes(empty, kind, scenario):
     assert "Steadyhand was" in trial.earlier[0].judged.reason
 
 
-@pytest.mark.parametrize("how", ["http", "model"])
+@pytest.mark.parametrize("how", ["http", "model", "runtime"])
 def test_a_service_or_model_of_one_second_passes(empty, how):
     empty.write("it.scenario.yaml", SINGLE)
     with Loopback(lambda request: Answer(text="hello", delay_s=1.0)) as server:
@@ -154,8 +158,27 @@ def test_a_service_or_model_of_one_second_passes(empty, how):
             given = ["--agent", f"http:{server.url}"]
         else:
             empty.write("steadyhand.toml", f'[providers.openai]\nbase_url = "{server.url}"\n')
-            given = ["--agent", "model", "--model", "openai/gpt-test"]
+            given = ["--agent", how, "--model", "openai/gpt-test"]
         code, out, err = stopped_run(empty, lambda: server.received, *given, "--timeout", "3")
+    assert code == 0, out + err
+
+
+def test_an_elizaos_agent_of_one_second_passes(empty):
+    empty.write("it.scenario.yaml", SINGLE)
+    with served(ElizaosServer(ElizaosAnswer(text="hello", delay_s=1.0))) as server:
+        given = ("--agent", f"elizaos:{server.url}")
+        code, out, err = stopped_run(empty, lambda: any(server.heard.values()), *given)
+    assert code == 0, out + err
+
+
+def test_an_a2a_agent_of_one_second_passes(empty):
+    async def work(heard):
+        await asyncio.sleep(1.0)
+        await heard.say("hello")
+
+    empty.write("it.scenario.yaml", SINGLE)
+    with served(a2a_server(work)) as server:
+        code, out, err = stopped_run(empty, lambda: server.heard, "--agent", f"a2a:{server.url}")
     assert code == 0, out + err
 
 

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import ctypes
 import os
+import stat
 import struct
 import sys
 from collections.abc import Iterator, Sequence
@@ -21,7 +22,8 @@ from steadyhand.records.isolation import AnswerKey, IsolationKind
 
 _READ = 64 * 1024
 _NONBLOCK_CLOEXEC = os.O_NONBLOCK | os.O_CLOEXEC
-_IN_OPEN, _IN_OVERFLOW, _IN_ISDIR = 0x20, 0x4000, 0x40000000
+_IN_OPEN, _IN_OVERFLOW, _IN_NEW = 0x20, 0x4000, 0x100 | 0x80
+_IN_MASK = _IN_OPEN | _IN_NEW
 _FAN_INIT, _FAN_ADD = 0x1 | 0x2, 0x1
 _FAN_OPEN, _FAN_OVERFLOW, _FAN_ONDIR, _FAN_ON_CHILD = 0x20, 0x4000, 0x40000000, 0x08000000
 _INOTIFY_EVENT = struct.Struct("=iIII")
@@ -42,10 +44,13 @@ class KeyWatch:
         self._active: set[AgentProcess] = set()
         self._opened: dict[AgentProcess, dict[str, None]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._changed: dict[str, int] = {}
         self._fd: int = self._start()
         try:
-            for path in (*key.files, *_folders(key.folders), key.workspaces):
+            for path in (*key.files, key.workspaces):
                 self._add(path)
+            for folder in _folders(key.folders):
+                self._look_into(folder)
         except OSError:
             os.close(self._fd)
             raise
@@ -61,6 +66,7 @@ class KeyWatch:
         self._take()
         self._active.add(process)
         self._opened.setdefault(process, {})
+        self._look_again()
         with contextlib.suppress(RuntimeError):  # outside an event loop, the end of the turn takes what there is
             loop = asyncio.get_running_loop()
             if loop is not self._loop:
@@ -76,6 +82,25 @@ class KeyWatch:
         if self._loop is not None and not self._loop.is_closed():
             self._loop.remove_reader(self._fd)
         os.close(self._fd)
+
+    def _look_again(self) -> None:
+        """For files that have been made since, such as the record of the run."""
+
+    def _look_into(self, folder: str) -> None:
+        """Watch the folder and every file in it: one that is moved or linked elsewhere is still seen being opened."""
+        with contextlib.suppress(FileNotFoundError):
+            changed = os.stat(folder).st_mtime_ns  # noqa: PTH116 - for every folder and turn
+            if self._changed.get(folder) == changed:
+                return
+            self._changed[folder] = changed
+            self._add(folder)
+            with os.scandir(folder) as entries:
+                for entry in list(entries):
+                    if entry.is_dir(follow_symlinks=False):
+                        self._look_into(entry.path)
+                    elif entry.is_file(follow_symlinks=False):
+                        with contextlib.suppress(FileNotFoundError):
+                            self._add(entry.path)
 
     def _start(self) -> int:
         raise NotImplementedError
@@ -104,14 +129,14 @@ class KeyWatch:
 
 
 class NamelessWatch(KeyWatch):
-    """With inotify."""
+    """With inotify. It is told of new files: looking for them would be seen like an agent's look."""
 
     def _start(self) -> int:
         self._paths: dict[int, str] = {}
         return self._check(self._libc.inotify_init1(_NONBLOCK_CLOEXEC))
 
     def _add(self, path: str) -> None:
-        self._paths[self._check(self._libc.inotify_add_watch(self._fd, os.fsencode(path), _IN_OPEN))] = path
+        self._paths[self._check(self._libc.inotify_add_watch(self._fd, os.fsencode(path), _IN_MASK))] = path
 
     def _read(self, data: bytes) -> None:
         at = 0
@@ -121,21 +146,44 @@ class NamelessWatch(KeyWatch):
             at += _INOTIFY_EVENT.size + size
             if mask & _IN_OVERFLOW:
                 self._count(_TOO_MANY, self._active)
-            elif mask & _IN_OPEN and (path := self._paths.get(number)) is not None:
+            elif (path := self._paths.get(number)) is not None:
                 if name and path == self._key.workspaces:
                     continue  # an agent's own, or another's: only a look at the folder itself tells
-                self._count(f"{path}/{name}" if name else path, self._active)
+                if mask & _IN_OPEN:
+                    self._count(f"{path}/{name}" if name else path, self._active)
+                elif mask & _IN_NEW:
+                    self._watch_new(f"{path}/{name}")
+
+    def _watch_new(self, path: str) -> None:
+        try:
+            self._add(path)
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            self._count(f"{path} (cannot be watched: {error.strerror})", self._active)
 
 
 class NamingWatch(KeyWatch):
     """With fanotify."""
 
+    def _look_again(self) -> None:
+        for folder in list(self._changed):
+            try:
+                self._look_into(folder)
+            except OSError as error:
+                self._count(f"{folder} (cannot be watched: {error.strerror})", self._active)
+
     def _start(self) -> int:
         self._workspaces: dict[str, AgentProcess] = {}
+        self._key_files: dict[tuple[int, int], str] = {}
         return self._check(self._libc.fanotify_init(_FAN_INIT, os.O_RDONLY | os.O_CLOEXEC))
 
     def _add(self, path: str) -> None:
-        mask = _FAN_OPEN | (_FAN_ONDIR | _FAN_ON_CHILD if Path(path).is_dir() else 0)
+        there = os.stat(path)  # noqa: PTH116 - for many files
+        is_folder = stat.S_ISDIR(there.st_mode)
+        if not is_folder:
+            self._key_files[there.st_dev, there.st_ino] = path
+        mask = _FAN_OPEN | (_FAN_ONDIR | _FAN_ON_CHILD if is_folder else 0)
         self._check(self._libc.fanotify_mark(self._fd, _FAN_ADD, ctypes.c_uint64(mask), _AT_FDCWD, os.fsencode(path)))
 
     def begin(self, process: AgentProcess, workspace: Path | None = None) -> None:
@@ -161,10 +209,11 @@ class NamingWatch(KeyWatch):
                 continue
             try:
                 path = os.readlink(f"/proc/self/fd/{descriptor}")  # noqa: PTH115
+                opened = os.fstat(descriptor)
             finally:
                 os.close(descriptor)
             if pid != os.getpid():
-                self._assign(path, pid)
+                self._assign(self._key_files.get((opened.st_dev, opened.st_ino), path), pid)
 
     def _assign(self, path: str, pid: int) -> None:
         """To the agent that started the process; to all that have the turn if it is one of ours but not known whose, or

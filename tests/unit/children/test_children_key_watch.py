@@ -58,6 +58,22 @@ def until_opened(watch: KeyWatch, process: AgentProcess) -> tuple[str, ...]:
     return opened
 
 
+@pytest.mark.parametrize("take", ["ln", "mv"])
+@pytest.mark.parametrize("file", ["a.yaml", "runs/deep/record", "runs/deep/later"])
+def test_what_is_moved_or_linked_elsewhere_is_seen(watch: KeyWatch, tmp_path: Path, file: str, take: str) -> None:
+    """Also what was made after the watch, and what is then opened in the agent's own workspace."""
+    (tmp_path / "runs/deep/later").write_text("secret")
+    own = tmp_path / "workspaces/own"
+    own.mkdir()
+    started, process = agent(f"{take} {tmp_path}/{file} {own}/innocent; exec 5< {own}/innocent")
+    try:
+        watch.begin(process, own)
+        go(started)
+        assert str(tmp_path / file) in until_opened(watch, process)
+    finally:
+        end(started)
+
+
 @pytest.mark.parametrize("file", ["a.yaml", "runs/deep/record"])
 def test_what_a_process_opens_is_seen(watch: KeyWatch, tmp_path: Path, file: str) -> None:
     started, process = agent(f"exec 5< {tmp_path}/{file}")
