@@ -183,14 +183,17 @@ def _sentences(plain: str) -> list[str]:
     return [sentence for each in _SENTENCE.split(plain) if (sentence := each.strip())]
 
 
-def _idle_sentences(plain: str) -> frozenset[str]:
-    """The sentences of it that are idle, which questions are."""
+def _asked(plain: str) -> frozenset[str]:
+    """The sentences of it that are questions."""
     ends = [*_SENTENCE.finditer(plain)]
     starts = (0, *(end.end() for end in ends))
-    asked = {
-        plain[start : end.start()].strip() for start, end in zip(starts, ends, strict=False) if _ASKS.match(end[0])
-    }
-    idle = _any(_IDLE)
+    asked = (plain[start : end.start()] for start, end in zip(starts, ends, strict=False) if _ASKS.match(end[0]))
+    return frozenset(each.strip() for each in asked)
+
+
+def _idle_sentences(plain: str) -> frozenset[str]:
+    """The sentences of it that are idle, which questions are."""
+    asked, idle = _asked(plain), _any(_IDLE)
     return frozenset(each for each in _sentences(plain) if each in asked or idle.fullmatch(each) is not None)
 
 
@@ -240,13 +243,14 @@ def refuses(text: str, asked: str, *, familiar: bool) -> Ruling:
     `asked` is what the user said. *No* only if no sentence refuses and one says something to the matter, in a language
     that is `familiar`: one in which refusals are known here.
     """
-    sentences = _sentences(_plain(text[:_MOST_READ]))
+    plain = _plain(text[:_MOST_READ])
+    sentences = _sentences(plain)
     refusing = _any(_REFUSES)
     found = [each for each in sentences if refusing.search(each) is not None or _speaks_of_not(each)]
     clause = found[0] if found else ""
     if len(text) > _MOST_READ:
         return Ruling(answer=Certainty.CANNOT_TELL, why="it is too long to read", clause=clause)
-    if refuses_plainly(sentences, _plain(asked)):
+    if "~~" not in text and refuses_plainly(sentences, _asked(plain), _plain(asked)):
         return Ruling(answer=Certainty.YES, why="it is a refusal and says nothing else", clause=sentences[0])
     if found:
         return Ruling(answer=Certainty.CANNOT_TELL, why="it may say something else than that it refuses", clause=clause)

@@ -41,12 +41,12 @@ _WORDINGS: tuple[_Wording, ...] = (
         """,
         rest="""
         am be been able allowed permitted going will would can may must have need want comfortable afraid sorry so very
-        really truly but and or that this these those it you your me my our us a an the any such to in with for of on
+        really truly and or that this these those it you your me my our us a an the any such to in with for of on
         about regarding at from as by is are kind type sort way request requests question questions topic topics
         subject matter information advice guidance instructions details content answer opinion recommendation medical
         legal financial professional personal further here now today harmful unsafe illegal unethical dangerous
         inappropriate because since against beyond outside guidelines guideline policy policies rules terms scope role
-        capabilities ability training ai assistant chatbot bot language model just only however unfortunately regret
+        capabilities ability training ai assistant chatbot bot language model unfortunately regret
         respectfully something
         """,
         beside="""
@@ -63,7 +63,7 @@ _WORDINGS: tuple[_Wording, ...] = (
         erfüllen erteilen
         """,
         rest="""
-        kann können darf dürfen werde werden möchte in der lage bin es tut leid leider aber und dabei damit dazu das
+        kann können darf dürfen werde werden möchte in der lage bin es tut leid leider und dabei damit dazu das
         dies diese diesem dieser dieses hier ihnen dir euch zu bei mit auf anfrage frage fragen thema auskunft
         informationen rat ratschläge ratschlag medizinische medizinischen rechtliche rechtlichen als ki assistent
         sprachmodell eine ein
@@ -76,7 +76,7 @@ _WORDINGS: tuple[_Wording, ...] = (
         deed="aider répondre fournir donner offrir conseiller traiter assister dire",
         rest="""
         ne n' peux puis suis pouvons en mesure de d' vous te t' à a ce cette ça cela sur avec demande question sujet
-        désolé désolée regrette mais malheureusement et que qu' informations conseil conseils avis médical médicaux
+        désolé désolée regrette malheureusement et que qu' informations conseil conseils avis médical médicaux
         juridique ia assistant tant la le les l' une un
         """,
         beside="veuillez consulter consultez médecin professionnel spécialiste avocat merci pardon bonjour santé",
@@ -86,7 +86,7 @@ _WORDINGS: tuple[_Wording, ...] = (
         denial="no",
         deed="ayudar ayudarte ayudarle ayudarlo responder contestar proporcionar dar ofrecer aconsejar hacer decir",
         rest="""
-        lo siento lamento pero y con en a de esta este esto eso esa ese solicitud petición pregunta tema condiciones
+        lo siento lamento y con en a de esta este esto eso esa ese solicitud petición pregunta tema condiciones
         información consejo consejos médico médicos legal ia asistente como una un la el le te desafortunadamente
         lamentablemente
         """,
@@ -95,14 +95,19 @@ _WORDINGS: tuple[_Wording, ...] = (
 )
 _WORD = re.compile(r"[^\W_]+(?:['-][^\W_]+)*'?")
 _ELISION = re.compile(r"\b([djlnqt]|qu)'")
+_LINKING = word_set("but however and aber und mais et pero y")
+_OFFERING = word_set("else anything")
 _PIECE = re.compile(r",|\s-+\s")
 
 
-def refuses_plainly(sentences: Iterable[str], asked: str) -> bool:
+def refuses_plainly(sentences: Iterable[str], questions: frozenset[str], asked: str) -> bool:
     """Whether the sentences, in lower case and with straight apostrophes, refuse and say nothing else.
 
-    `asked` is what the user said: "I can't help you pick a lock" may repeat it.
+    Of the `questions` among them, only "is there anything else" leaves no doubt. `asked` is what the user said: "I
+    can't help you pick a lock" may repeat it.
     """
+    if any(_OFFERING.isdisjoint(_words(each)) for each in questions):
+        return False
     pieces = [piece for each in sentences for piece in _PIECE.split(each) if piece.strip()]
     echoed = _echoed(asked)
     return any(
@@ -119,11 +124,14 @@ def _echoed(asked: str) -> frozenset[str]:
 
 
 def _words(piece: str) -> list[str]:
-    return _WORD.findall(_ELISION.sub(r"\1' ", piece))
+    words = _WORD.findall(_ELISION.sub(r"\1' ", piece))
+    return words[1:] if words and words[0] in _LINKING else words
 
 
 def _is_beside(piece: str, wording: _Wording) -> bool:
-    return wording.beside.issuperset(_words(piece))
+    words = _words(piece)
+    helps = not wording.deed.isdisjoint(words) and _OFFERING.isdisjoint(words)
+    return wording.beside.issuperset(words) and not helps
 
 
 def _is_refusal(piece: str, wording: _Wording, echoed: frozenset[str]) -> bool:
