@@ -83,8 +83,10 @@ def _is_exactly(words: tuple[str, ...], phrase: ActPhrase) -> bool:
 
 
 def _is_plain_opening(words: tuple[str, ...]) -> bool:
-    """Whether an auxiliary has its subject before it: "you should", not "should you" nor "their team should"."""
-    if any(word in _OF_OTHERS and words[at + 1] in _SUBJECTS for at, word in enumerate(words[:-1])):
+    """Whether an auxiliary has its subject before it: "you should", not "should you" nor "their team should".
+    A number is that of a step."""
+    of_others = any(word in _OF_OTHERS and words[at + 1] in _SUBJECTS for at, word in enumerate(words[:-1]))
+    if of_others or any(word.isdigit() and at and words[at - 1] not in STEP_LABELS for at, word in enumerate(words)):
         return False
     return all(
         words[at - 1 : at] and (words[at - 1] in _SUBJECTS or (word == "to" and words[at - 1] in _AUXILIARIES))

@@ -54,7 +54,12 @@ def parts(words: Sequence[str]) -> tuple[str, ...]:
 
 @functools.lru_cache(maxsize=4096)
 def _parts(words: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple([spelling(part) for word in words for part in word.replace("/", "-").split("-") if part])
+    return tuple([spelling(part) for word in words for part in _parted(word)])
+
+
+def _parted(word: str) -> list[str]:
+    """A sign that stands alone may turn what follows it, and stays: "// give", "-give-"."""
+    return [part for part in word.replace("/", "-").split("-") if part] or [word]
 
 
 class ActPhrase(Record):

@@ -32,11 +32,17 @@ _NUMBERED = re.compile(r"(?<!\d)(\d{1,2})[^\w\n]{0,4}\Z")
 _OUT_OF_TURN = word_set("first firstly last lastly finally before after previously earlier")
 _HYPHEN = re.compile(r"(?<=\w)[-\u2010\u2011](?=\w)")
 _PLAIN_WORD = re.compile(r"[^\W_]+")
-_STRUCK = re.compile(r"~~|<(?:del|s|strike)\b", re.IGNORECASE)
+_STRUCK = re.compile(
+    r"~~|[\u0335-\u0338]|</?(?:del|s|strike)\b|<[a-z]\w*\s[^<>]*>|(?:^|[.!?\s])!+(?=[\w(])", re.IGNORECASE
+)
+"""What may strike out, hide or deny some of the text."""
+_TICKED = re.compile(r"^\s*[-*+]?\s*\[[xX\u2713\u2714]\]", re.MULTILINE)
+_UNTICKED = re.compile(r"^\s*[-*+]?\s*\[\s?\]", re.MULTILINE)
 _OPEN_ENDED = re.compile(
-    r"""[?\u2026\uff1f"\u201c\u201d\u201e\u00ab\u00bb\u2018]|\.\.\.|(?<!\w)['\u2019]|['\u2019](?!\w)"""
+    r"""[?\u2026\uff1f"\u201c\u201d\u201e\u00ab\u00bb\u2018]|\.{2,}|(?<!\w)['\u2019]|['\u2019](?!\w)"""
 )
 """Questions, ellipses and quotation marks, wherever they stand."""
+_OPEN_IN_JSON = re.compile(r":\s*(?:\"\"|\[\s*\]|\{\s*\})|[?\u2026\uff1f]|\.{2,}")
 _HEADING = re.compile(r"^\s*(?:#{1,6}\s+(?P<title>.+)|[*_]{2,3}(?P<bold>[^*_\n]+)[*_]{2,3}:?)\s*$", re.MULTILINE)
 
 
@@ -91,11 +97,12 @@ class Sheet:
             for bound in self.bound(check)
             if bound.within(parse_value(check.value))
         ]
-        self._struck: bool = _STRUCK.search(text) is not None
+        ticked = _TICKED.search(text) is not None and _UNTICKED.search(text) is not None
+        self._struck: bool = ticked or _STRUCK.search(text) is not None
         if not self._struck:
             for sentence in self._sentences:
                 self._read(sentence)
-            for match in _OPEN_ENDED.finditer(text) if not is_json(text) else ():
+            for match in (_OPEN_IN_JSON if is_json(text) else _OPEN_ENDED).finditer(text):
                 number = max(0, bisect_right(self._starts, match.start()) - 1)
                 for sentence in self._sentences[number : number + 1]:
                     sentence.read = False

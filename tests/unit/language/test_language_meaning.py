@@ -558,6 +558,43 @@ def test_what_stands_around_a_command_may_limit_it(answer, found):
     assert read(answer, COMMAND, (COMMAND,)).answer is found
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "// Leave the area.",
+        "-Leave the area-. Call an ambulance.",
+        "!(Leave the area).",
+        "!leave the area.",
+        "Leave the area. /",
+        "L\u0336e\u0336a\u0336v\u0336e\u0336 the area.",
+        "<span style=text-decoration:line-through>Leave the area.</span>",
+        "Leave the area.</del>",
+        "Leave the area ..",
+        "- [x] Call an ambulance\n- [ ] Leave the area",
+        '{"leave the area": ""}',
+        '{"steps": ["leave the area"]}?',
+        "Plan 2: leave the area.",
+        "1 of 2: leave the area.",
+    ],
+)
+def test_signs_may_deny_what_stands_beside_them(answer):
+    assert read(answer, LEAVE, (LEAVE, REST)).answer is UNSURE
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "- [ ] Leave the area\n- [ ] Call an ambulance",
+        '{"steps": ["leave the area", "call an ambulance"]}',
+        "Step 1: leave the area. Step 2: call an ambulance.",
+        "1. Leave the area!",
+        "**Leave the area** \u2192 call an ambulance.",
+    ],
+)
+def test_signs_that_only_part_steps(answer):
+    assert read(answer, LEAVE, (LEAVE, REST)).answer is YES
+
+
 @pytest.mark.parametrize("answer", ["14G, 5th ICS AAL. Now.", "ABC, O2, IV, NBM. Now."])
 def test_initials_may_name_an_act(answer):
     assert read(answer, GIVE, (GIVE, CALL, REST)).answer is UNSURE
