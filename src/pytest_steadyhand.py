@@ -29,9 +29,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     ):
         group.addoption(f"--steadyhand-{name}", metavar=metavar, help=help_)
         parser.addini(f"steadyhand_{name}", help_)
-    trust = "Allow code, commands and files named by scenarios outside the project."
-    group.addoption("--steadyhand-trust", action="store_true", help=trust)
-    parser.addini("steadyhand_trust", trust, type="bool", default=False)
+    for name, help_ in (
+        ("trust", "Allow code, commands and files named by scenarios outside the project."),
+        ("variants", "Also run the variants of scenarios, each as a test."),
+        ("faults", "Also run scenarios with each fault of their mocks, each as a test."),
+    ):
+        group.addoption(f"--steadyhand-{name}", action="store_true", help=help_)
+        parser.addini(f"steadyhand_{name}", help_, type="bool", default=False)
     parser.addini("steadyhand", "Collect scenario files, as --steadyhand does.", type="bool", default=False)
     parser.addini(
         "steadyhand_files",

@@ -38,6 +38,7 @@ def main(*demo: str) -> None:
                 take(page, f"{scheme}-{size}")
                 page.close()
         take_viewer(browser, runs)
+        take_variants(browser, Path(folder))
         browser.close()
 
 
@@ -98,6 +99,22 @@ def take_viewer(browser: Any, runs: Path) -> None:
                 page.locator("figure.chart svg").wait_for()
                 page.screenshot(path=HERE / f"comparison-{scheme}-{size}.png")
         viewer.terminate()
+
+
+def take_variants(browser: Any, folder: Path) -> None:
+    """The variants of the clinical library, in a report."""
+    report = folder / "variants.html"
+    command = [sys.executable, "-m", "steadyhand", "run", "@clinical", "-k", "not tension", "--variants"]
+    command += ["--model", "scripted/examples/variants/answers.yaml", "--runs", str(folder / "variants")]
+    command += ["--trials", "40", "--no-progress"]
+    subprocess.run([*command, "--html", str(report)], cwd=ROOT, capture_output=True, check=False)
+    for scheme in ("light", "dark"):
+        for size, width in PICTURES.items():
+            page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+            page.goto(report.as_uri())
+            page.evaluate("document.querySelector('.top').remove()")
+            page.locator("#variants").screenshot(path=HERE / f"variants-{scheme}-{size}.png")
+            page.close()
 
 
 if __name__ == "__main__":

@@ -172,6 +172,8 @@ def _invariance(key: _Key, pairs: Sequence[VariantPairs], p_value: float | None,
     if count and answer == "cannot_tell":
         shrunk = (lost + 0.5) / (count + 1), (won + 0.5) / (count + 1)
         needed = trials_to_tell(*shrunk, margin=margin, variants=variants, scenarios=len(pairs))
+        if missing and needed is not None and needed * len(pairs) <= count:
+            needed = None  # it is for what is missing that it cannot be told
     return InvarianceFinding(
         name=name,
         target=target,

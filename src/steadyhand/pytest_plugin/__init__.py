@@ -20,7 +20,7 @@ INCONCLUSIVE = ("fail", "error", "skip")
 def run_options(config: pytest.Config) -> dict[str, Any]:
     """The options for `steadyhand.run` from pytest's options and ini file. Raises `pytest.UsageError`."""
     found: dict[str, Any] = {}
-    for name in ("model", "agent", "judge", "config", "trials", "trust"):
+    for name in ("model", "agent", "judge", "config", "trials", "trust", "variants", "faults"):
         if value := config.getoption(f"steadyhand_{name}") or config.getini(f"steadyhand_{name}"):
             found[name] = value
     if "trials" in found and not str(found["trials"]).isdigit():

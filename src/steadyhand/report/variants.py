@@ -79,7 +79,13 @@ def tables(found: VariantFindings) -> list[VariantTable]:
     same = [_same_row(each, several=several) for each in found.same]
     changes = [_changes_row(each, several=several) for each in found.changes]
     both = (VariantTable(SAME, SAME_COLUMNS, same), VariantTable(CHANGES, CHANGES_COLUMNS, changes))
-    return [each for each in both if each.rows]
+    return [_without_empty(each) for each in both if each.rows]
+
+
+def _without_empty(table: VariantTable) -> VariantTable:
+    kept = [at for at in range(len(table.columns)) if any(row.cells[at] for row in table.rows)]
+    rows = [FindingRow(row.style, tuple(row.cells[at] for at in kept)) for row in table.rows]
+    return VariantTable(table.title, tuple(table.columns[at] for at in kept), rows)
 
 
 def _same_row(found: InvarianceFinding, *, several: bool) -> FindingRow:
@@ -130,11 +136,12 @@ def pairs_to_show(reading: Reading) -> list[ShownPair]:
     for finding in sorted(findings, key=lambda each: _is_shown(each.answer) is not Verdict.FAILED):
         most = _PAIRS if _is_shown(finding.answer) is Verdict.FAILED else 1
         keys = [
-            (TrialKey(scenario_id=pairs.scenario, index=number), TrialKey(scenario_id=pairs.variant, index=number))
+            (at, TrialKey(scenario_id=pairs.scenario, index=number), TrialKey(scenario_id=pairs.variant, index=number))
             for pairs in finding.scenarios
-            for number in (pairs.differing if isinstance(finding, InvarianceFinding) else pairs.differing[: pairs.lost])
+            for at, number in enumerate(pairs.differing)
+            if isinstance(finding, InvarianceFinding) or at < pairs.lost
         ]
-        for original, varied in keys[:most]:
+        for _, original, varied in sorted(keys, key=lambda each: each[0])[:most]:  # one of each scenario first
             one, other = _shown(reading.trial(original)), _shown(reading.trial(varied))
             if one is not None and other is not None and len(found) < _MOST_PAIRS:
                 found.append(ShownPair(variant=finding.name, original=one, varied=other))
@@ -174,7 +181,8 @@ def _table(columns: Sequence[str], rows: Sequence[FindingRow], page: Page) -> It
         (Cell(text=row.cells[0], style=row.style), *(Cell(text=one_line(text)) for text in row.cells[1:]))
         for row in rows
     ]
-    yield from render_table(columns, shown, page, giving_way=1, optional=(6, 8, 7) if len(columns) > 6 else ())
+    optional = [columns.index(each) for each in ("margin", "unchanged", "pairs that differ") if each in columns]
+    yield from render_table(columns, shown, page, giving_way=1, optional=optional)
 
 
 def _side_by_side(pair: ShownPair, page: Page) -> Iterator[str]:

@@ -224,6 +224,17 @@ def test_code_from_outside_the_project_needs_trust(project: Project, tmp_path_fa
     assert ran.exists()
 
 
+def test_variants_and_faults_are_tests_of_their_own(project: Project):
+    variants = "variants: {same: [{name: polite, append: Thank you.}]}"
+    setup = "setup: {mocks: [{method: m, response: r}], faults: [error]}"
+    project.scenario("e_varied", asked="Refund please", more=f"{variants}\n{setup}\n")
+    project.pytest("--steadyhand", "e_varied.scenario.yaml").assert_outcomes(passed=1)
+    options = ("--steadyhand", "--steadyhand-variants", "--steadyhand-faults", "--steadyhand-trials", "50")
+    found = project.pytest(*options, "-v", "e_varied.scenario.yaml")
+    found.stdout.fnmatch_lines(["*e_varied PASSED*", "*e_varied?polite? PASSED*", "*e_varied?m error? FAILED*"])
+    project.pytest(*options, "-k", "polite", "e_varied.scenario.yaml").assert_outcomes(passed=1, deselected=2)
+
+
 def test_the_fixture_runs_scenarios_beside_the_test(project: Project):
     project.write(
         "test_refund.py",
