@@ -34,6 +34,8 @@ from steadyhand.store.schema import (
 from steadyhand.store.seal import read_seal, seal_of
 
 _PAGE = 64
+_LONGEST_PAGE = 1_024
+_PAGE_BYTES = 1 << 20
 _STAMP = len("20261116-104455")
 _RUN_ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}")
 _SHOWN = 5
@@ -199,16 +201,18 @@ class RunReader:
         return self._unreadable
 
     def _pages(self) -> Iterator[_Stored]:
-        last = 0
+        last, page = 0, _PAGE
         while True:
             with reading(self.path) as connection:
                 dictionary = _dictionary(connection)
                 query = f"SELECT position, {_STORED} FROM trial WHERE position > ? ORDER BY position LIMIT ?"  # noqa: S608
-                rows = connection.execute(query, (last, _PAGE)).fetchall()
+                rows = connection.execute(query, (last, page)).fetchall()
             for last, *columns in rows:  # noqa: B007 -- where the next page begins
                 yield _stored(columns, dictionary)
-            if len(rows) < _PAGE:
+            if len(rows) < page:
                 return
+            # Opening the file costs as much as a dozen short trials.
+            page = max(_PAGE, min(_LONGEST_PAGE, _PAGE_BYTES * page // sum(len(row[-1]) for row in rows)))
 
     def _in_place_of(self, row: _Stored, error: StoreError) -> TrialRecord:
         return TrialRecord(
