@@ -429,10 +429,11 @@ class RunWatch:
         if self._gate is not None and record.judged.verdict is not Verdict.ERROR:
             self._gate.progressed()
         if not self._told_of_usage:
-            odd = next((e for e in record.events if type(e) is Noted and e.topic == ODD_USAGE), None)
-            if odd is not None:
-                self._told_of_usage = True
-                self._note(odd.message)
+            for event in record.events:
+                if type(event) is Noted and event.topic == ODD_USAGE:
+                    self._told_of_usage = True
+                    self._note(event.message)
+                    break
 
     def noted(self, message: str) -> None: ...
 

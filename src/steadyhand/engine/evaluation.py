@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import time
 import traceback
@@ -107,7 +108,7 @@ class Evaluation:
         """What a check, or each check of a group, finds, limited by what can be known."""
         spec, finish = check.spec, result.finish
         context = EvaluationContext(trial=self._trial.seen_by(check), spec=spec, turn=turn)
-        if not spec.empty_ok and self._is_silent(asked, spec, check, result):
+        if not spec.empty_ok and shows_nothing(result.reply) and self._is_silent(asked, spec, check, result):
             found = _empty_reply_failure()
         elif isinstance(check, PreparedGroup):
             found = await self._grouped(asked, check, result, turn)
@@ -172,8 +173,9 @@ class Evaluation:
     ) -> None:
         """Fail an empty reply where one is due, unless `specs` has an invariant, which fails on it anyway, or a check
         that says otherwise. Without any invariant, an answer that decides nothing cannot pass."""
-        if any(spec.severity is not None or spec.empty_ok for spec in specs):
-            return
+        for spec in specs:
+            if spec.severity is not None or spec.empty_ok:
+                return
         if (why := self._undecided(step, result)) is not None:
             self._trial.undecided.append(why)
         if self._reply_is_empty(step, result):
@@ -188,16 +190,14 @@ class Evaluation:
         return step.reply_due and shows_nothing(result.reply) and _had_its_say(result)
 
     def _is_silent(self, step: Step, spec: EvaluationSpec, check: PreparedCheck, result: ExecutionResult) -> bool:
-        """Whether the agent said nothing of what this check judges."""
-        if not shows_nothing(result.reply):
-            return False
+        """Whether an agent whose reply is empty said nothing of what this check judges."""
         if spec.severity is not None and self._reply_is_empty(step, result):
             return True
         if check.spoken is None or isinstance(step.task, RunCode) or not _had_its_say(result):
             return False
         if check.spoken == "agent" and result.conversation is not None and result.conversation.turns:
             return all(shows_nothing(turn.agent_response) for turn in result.conversation.turns)
-        return shows_nothing(result.reply)
+        return True
 
     async def _look(self, step: Step, result: ExecutionResult) -> str | None:
         """Why no invariant may pass on this answer, if so: it repeats the question, or every invariant only forbids and
@@ -345,15 +345,21 @@ def _not_decided(found: EvaluationResult, why: str) -> EvaluationResult:
 def _is_echo(result: ExecutionResult) -> bool:
     """Whether the reply only repeats what it was asked."""
     prompts = _prompts(result)
-    return _may_repeat(result.reply, prompts) and echo(result.reply, prompts)
+    return _may_repeat(result.reply, _folded(tuple(prompts))) and echo(result.reply, prompts)
 
 
-def _may_repeat(reply: str, prompts: Sequence[str]) -> bool:
+@functools.lru_cache(maxsize=8)
+def _folded(prompts: tuple[str, ...]) -> str:
+    """Cached: every trial of a scenario begins with the same."""
+    return "\n".join(prompts).casefold()
+
+
+def _may_repeat(reply: str, asked: str) -> bool:
     """Whether it is worth comparing word by word: some part of a text that repeats a prompt stands in it as it is."""
-    asked = "\n".join(prompts).casefold()
-    fifth = len(reply) / 5
-    for at in range(5):
-        probe = reply[int(fifth * at) : int(fifth * at) + 12].strip().casefold()
+    said = reply.casefold()
+    length = len(said)
+    for at in range(0, 5 * length, length or 1):
+        probe = said[at // 5 : at // 5 + 12].strip()
         if probe and probe in asked:
             return True
     return False

@@ -15,7 +15,9 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from itertools import takewhile
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import Self
+
+import msgspec
 
 from steadyhand.errors import SetupError
 from steadyhand.judging.cost import Prices, spent_on
@@ -149,7 +151,7 @@ class WaitLedger:
         self._since = now
 
 
-class Lost(NamedTuple):
+class Lost(msgspec.Struct, frozen=True):
     """Time during which this process was not running, in seconds: `stalled_s` passed on our clock, `asleep_s` did not,
     because the machine was suspended. Meanwhile an agent may have run on, or have been stopped with us."""
 
@@ -373,14 +375,14 @@ class LagMonitor:
         of what is measured, where it does no harm to count a suspension just before it."""
         if self._timer is None or (late_s := time.perf_counter() - self._due) <= 0.0:
             return self._lost
-        return self._lost._replace(stalled_s=self._lost.stalled_s + late_s)
+        return Lost(self._lost.stalled_s + late_s, self._lost.asleep_s)
 
     def _note_sleep(self) -> None:
         """A suspension too short to matter is left out: the two clocks are read one after the other, and may drift."""
         before, self._asleep_lately_s = self._asleep_lately_s, self._asleep_s()
         slept_s = self._asleep_lately_s - before
         if slept_s >= _SHORTEST_SLEEP_S:
-            self._lost = self._lost._replace(asleep_s=self._lost.asleep_s + slept_s)
+            self._lost = Lost(self._lost.stalled_s, self._lost.asleep_s + slept_s)
 
     def long_stalls(self, start: float) -> list[tuple[float, float]]:
         """The beginning and end of the stalls that ended after `start` and may have changed a time that matters."""
@@ -440,7 +442,7 @@ class LagMonitor:
         now = time.perf_counter()
         self._note_sleep()
         if now - self._due >= SHORTEST_NOTED_S:
-            self._lost = self._lost._replace(stalled_s=self._lost.stalled_s + now - self._due)
+            self._lost = Lost(self._lost.stalled_s + now - self._due, self._lost.asleep_s)
             if now - self._due >= _LONG_STALL_S:
                 self._long.append((self._due, now))
             self._stalls.note(self._due, now)

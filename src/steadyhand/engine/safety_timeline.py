@@ -178,9 +178,10 @@ async def safety_timeline(
     first_token_ms = _rounded(call.timing.first_token_ms if split is None else _answer_began_ms(call, answer))
     prepared = trial.prepared_step(done.step)
     invariants = prepared.invariants(trial.prepared)
-    own = [each for each in evaluations if each.severity is not None and each.step == done.step.index]
+    all_own = [each for each in evaluations if each.step == done.step.index]
+    own = [each for each in all_own if each.severity is not None]
     why_not = _why_not_timed(done.result, call, answer)
-    if not why_not and any(each.decided_by is not None for each in own):
+    if not why_not and [each for each in own if each.decided_by is not None]:
         known = await _by_results(trial, done, call, own)
         invariants, why_not = (known, None) if isinstance(known, Invariants) else (invariants, known)
     total, names, checks, excludes = invariants
@@ -190,7 +191,7 @@ async def safety_timeline(
         why_not = "no invariant can be checked on a part of the answer"
     if call.finish is not None and call.finish.undecided:
         why_not = str(call.finish)
-    if any(NO_DECISION in each.figures for each in evaluations if each.step == done.step.index):
+    if [each for each in all_own if NO_DECISION in each.figures]:
         why_not = "the answer decides nothing"
     if why_not:
         return SafetyTimeline(first_token_ms=first_token_ms, excludes=excludes, unknown=why_not)

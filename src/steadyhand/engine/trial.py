@@ -256,8 +256,8 @@ def _record(
 
 def _isolation(parts: TrialParts) -> IsolationKind | None:
     """The weakest of what its processes had, if it had any."""
-    kinds = [getattr(part, "isolation", None) for part in (parts.agent, parts.environment)]
-    return weakest(kinds) if any(kinds) else None
+    of_agent, of_commands = getattr(parts.agent, "isolation", None), getattr(parts.environment, "isolation", None)
+    return weakest([of_agent, of_commands]) if of_agent or of_commands else None
 
 
 def _doubts(trial: RunningTrial, evaluation: Evaluation) -> Sequence[str]:

@@ -249,7 +249,7 @@ def read_source(connection: sqlite3.Connection, file: str) -> str | None:
 
 def storable(text: str) -> str:
     """A name, which may contain what is not text."""
-    return text.encode("utf-8", "backslashreplace").decode()
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
 _NOT_ENCODED = (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError)
