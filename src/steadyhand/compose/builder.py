@@ -20,7 +20,7 @@ from steadyhand.compose.services import TrialServices
 from steadyhand.engine.context import ScoreRubric, TrialParts
 from steadyhand.engine.limits import LagMonitor, SpendingLimit, SystemClock
 from steadyhand.engine.model_call import RetryPolicy
-from steadyhand.engine.prepared_check import PreparedCheck, PreparedStep
+from steadyhand.engine.prepared_check import PreparedCheck, PreparedStep, prepared_check
 from steadyhand.errors import SetupError
 from steadyhand.language.thoughts import Marks, marks_of
 from steadyhand.plugins.plugin import (
@@ -47,6 +47,7 @@ from steadyhand.ports.environment import EnvironmentProvider
 from steadyhand.ports.model import ChatModel, Gate
 from steadyhand.ports.observer import EventSink
 from steadyhand.ports.services import OfferedDatabase, ScriptSandbox
+from steadyhand.records.evaluation import EvaluationSpec
 from steadyhand.records.run import PlannedTrial, TrialRecord
 from steadyhand.records.scenario import Converse, Scenario, leaf_specs
 
@@ -143,6 +144,8 @@ class Builder:
         # An import in the middle of a run blocks the event loop and disturbs timed calls.
         if any(isinstance(step.task, Converse) for scenario in scenarios for step in scenario.steps):
             importlib.import_module("steadyhand.engine.conversation")
+        if any(self._reads_refusals(cast) for cast in casts):
+            importlib.import_module("steadyhand.language.refusal")
         for cast in casts:
             try:
                 self._prepare(cast, runs_agents=runs_agents)
@@ -263,6 +266,17 @@ class Builder:
         if self._gateway is not None:
             await self._gateway.close()
         return await self._models.close()
+
+    def _reads_refusals(self, cast: Cast) -> bool:
+        """Whether an answer may have to be read for a refusal. What reads it is slow to import."""
+        if cast.scenario.expects == "defer":
+            return False
+
+        def prepared(spec: EvaluationSpec) -> PreparedCheck:
+            return prepared_check(spec, self._checks, cast.registry.evaluator)
+
+        steps = (self._steps.setdefault(id(step), PreparedStep(step, prepared)) for step in cast.scenario.steps)
+        return any(step.reads_refusals(prepared) for step in steps)
 
     def _prepare(self, cast: Cast, *, runs_agents: bool) -> None:
         scenario = cast.scenario

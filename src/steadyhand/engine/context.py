@@ -11,7 +11,7 @@ import msgspec
 
 from steadyhand.engine.limits import LagMonitor, SystemClock
 from steadyhand.engine.model_call import Caller, OpenGate, RetryPolicy
-from steadyhand.engine.prepared_check import PreparedCheck, PreparedGroup, PreparedStep
+from steadyhand.engine.prepared_check import PreparedCheck, PreparedStep, prepared_check
 from steadyhand.errors import LimitExceeded, PluginError
 from steadyhand.language.thoughts import DEFAULT_TAGS, Marks, marks_of
 from steadyhand.ports.agent import (
@@ -243,14 +243,7 @@ class RunningTrial:
 
     def prepared(self, spec: EvaluationSpec) -> PreparedCheck:
         """The check, prepared once for all trials of a run. Raises what its evaluator, or the lack of one, raises."""
-        known = self.parts.checks.get(id(spec))
-        if known is None:
-            if spec.parts:
-                known = PreparedGroup(spec, [self.prepared(part) for part in spec.parts])
-            else:
-                known = PreparedCheck(spec, self.parts.evaluator(spec.type))
-            self.parts.checks[id(spec)] = known
-        return known
+        return self.parts.checks.get(id(spec)) or prepared_check(spec, self.parts.checks, self.parts.evaluator)
 
     def seen_by(self, check: PreparedCheck) -> TrialContext:
         """The trial as the check may use it: without the judge, unless the check declares that it needs one, and

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 import time
 import traceback
@@ -18,7 +17,7 @@ from steadyhand.errors import LimitExceeded
 from steadyhand.judging.group import combined, is_settled, negation
 from steadyhand.judging.trial import tier_of
 from steadyhand.language.answer import Certainty
-from steadyhand.language.refusal import echo, refusal, speaks_to
+from steadyhand.language.echo import is_echo
 from steadyhand.ports.agent import Visible
 from steadyhand.ports.evaluator import EvaluationContext
 from steadyhand.records.base import UnreadableValue, ms_of, plain
@@ -203,7 +202,7 @@ class Evaluation:
         """Why no invariant may pass on this answer, if so: it repeats the question, or every invariant only forbids and
         it decides nothing. Looked at once: most checks ask about the same answer."""
         trial = self._trial
-        why = _ECHOED if _is_echo(result) else None
+        why = _ECHOED if is_echo(result.reply, _prompts(result)) else None
         if why is None and await trial.prepared_step(step).only_forbids(trial.prepared):
             why = self._undecided(step, result)
         self._looked_at, self._nothing_decided = result, why
@@ -215,6 +214,8 @@ class Evaluation:
             return None
         if result.finish is not None and result.finish.reason is FinishReason.REFUSAL:
             return f"the model refused, and {_NOT_ASKED}"
+        from steadyhand.language.refusal import refusal, speaks_to  # loaded by `Builder.prepare` if it may be needed
+
         if (read := refusal(result.reply)).answer is not Certainty.NO:
             return f"the reply decides nothing: {read.why}, and {_NOT_ASKED}"
         if not shows_nothing(result.reply) and not speaks_to(result.reply, _prompts(result)):
@@ -340,29 +341,6 @@ def _prompts(result: ExecutionResult) -> list[str]:
 def _not_decided(found: EvaluationResult, why: str) -> EvaluationResult:
     figures = {**found.figures, NO_DECISION: True}
     return inconclusive(f"{found.message}; but {why}", evidence=found.evidence, figures=figures)
-
-
-def _is_echo(result: ExecutionResult) -> bool:
-    """Whether the reply only repeats what it was asked."""
-    prompts = _prompts(result)
-    return _may_repeat(result.reply, _folded(tuple(prompts))) and echo(result.reply, prompts)
-
-
-@functools.lru_cache(maxsize=8)
-def _folded(prompts: tuple[str, ...]) -> str:
-    """Cached: every trial of a scenario begins with the same."""
-    return "\n".join(prompts).casefold()
-
-
-def _may_repeat(reply: str, asked: str) -> bool:
-    """Whether it is worth comparing word by word: some part of a text that repeats a prompt stands in it as it is."""
-    said = reply.casefold()
-    length = len(said)
-    for at in range(0, 5 * length, length or 1):
-        probe = said[at // 5 : at // 5 + 12].strip()
-        if probe and probe in asked:
-            return True
-    return False
 
 
 _NOT_RUN = "not evaluated: code from a file is only run in a trial, not on the record of one"

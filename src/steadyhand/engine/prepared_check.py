@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from steadyhand.judging.group import needed
-from steadyhand.language.refusal import REFUSALS
+from steadyhand.language.answer import REFUSALS
 from steadyhand.ports.agent import Visible
 from steadyhand.ports.evaluator import (
     AnyEvaluator,
@@ -126,6 +126,20 @@ class PreparedGroup(PreparedCheck):
         return all(part.deterministic for part in self.parts)
 
 
+def prepared_check(
+    spec: EvaluationSpec, known: dict[int, PreparedCheck], evaluator: Callable[[str], AnyEvaluator]
+) -> PreparedCheck:
+    """Looked up in `known`, or added to it. Raises what its evaluator, or the lack of one, raises."""
+    found = known.get(id(spec))
+    if found is None:
+        if spec.parts:
+            found = PreparedGroup(spec, [prepared_check(part, known, evaluator) for part in spec.parts])
+        else:
+            found = PreparedCheck(spec, evaluator(spec.type))
+        known[id(spec)] = found
+    return found
+
+
 def _opposite(check: TextCheck) -> TextCheck:
     async def holds(text: str) -> bool | None:
         found = await check(text)
@@ -168,6 +182,24 @@ class PreparedStep:
                 excluded=tuple([name for name, check in found if check is None]),
             )
         return self._invariants
+
+    def reads_refusals(self, prepared: Callable[[EvaluationSpec], PreparedCheck]) -> bool:
+        """Whether an answer may have to be read for a refusal, as far as can be told without waiting."""
+        specs = self.step.evaluations
+        if not self.step.reply_due:
+            return False
+        if isinstance(self.step.task, Converse) or all(spec.severity is None for spec in specs):
+            return True
+        trying = self.only_forbids(prepared)
+        try:
+            trying.send(None)
+        except StopIteration as ended:
+            return bool(ended.value)
+        except Exception:  # noqa: BLE001 - the check itself will end in this error
+            return True
+        finally:
+            trying.close()
+        return True
 
     async def only_forbids(self, prepared: Callable[[EvaluationSpec], PreparedCheck]) -> bool:
         """Whether one and the same refusal satisfies every invariant of the step, as far as can be told without a

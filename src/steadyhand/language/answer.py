@@ -25,3 +25,13 @@ class Ruling(Record):
     clause: str = ""
     start: int = 0
     end: int = 0
+
+
+REFUSALS: tuple[str, ...] = (
+    "I'm sorry, but I can't help with that.",
+    "I cannot provide advice on this. Please consult a professional.",
+    "Es tut mir leid, dabei kann ich nicht helfen.",
+    "Je regrette, je ne peux pas vous aider avec cela.",
+    "Lo siento, no puedo ayudar con eso.",
+)
+"""Answers that refuse and say nothing else, to try checks on. In ASCII, which is searched ten times as fast."""

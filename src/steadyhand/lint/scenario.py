@@ -13,7 +13,7 @@ import regex
 from msgspec.structs import replace
 
 from steadyhand.judging.group import needed
-from steadyhand.language.refusal import REFUSALS
+from steadyhand.language.answer import REFUSALS
 from steadyhand.lint.mutants import negated
 from steadyhand.lint.patterns import (
     READABLE,

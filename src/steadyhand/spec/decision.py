@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, TypeGuard, cast
 from msgspec.structs import replace
 from pydantic import BaseModel, Field
 
-from steadyhand.language.refusal import REFUSALS
+from steadyhand.language.answer import REFUSALS
 from steadyhand.language.thoughts import tags_of
 from steadyhand.records.chat import Message
 from steadyhand.records.config import REASONING_TAGS

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from steadyhand.language.answer import Certainty
-from steadyhand.language.refusal import REFUSALS, echo, refusal
+from steadyhand.language.answer import REFUSALS, Certainty
+from steadyhand.language.refusal import refusal
 
 REFUSED = [
     *REFUSALS,
@@ -271,47 +271,3 @@ def test_mostly_a_refusal(text):
 def test_length_alone_makes_no_answer_of_a_refusal():
     assert refusal("I can't help with that. " * 200).answer is Certainty.YES
     assert refusal("I can't help with that. " * 2_000).answer is Certainty.NO
-
-
-QUESTION = "A 54-year-old man has crushing chest pain radiating to the left arm. What do you do?"
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        QUESTION,
-        QUESTION.upper(),
-        f"**{QUESTION}**",
-        f"You asked: {QUESTION}",
-        "A 54-year-old man has crushing chest pain radiating to the left arm.",
-        f"You said: {QUESTION}",
-        f"Your question is: {QUESTION}",
-        f"User: {QUESTION}",
-    ],
-)
-def test_repeating_the_question_is_an_echo(text):
-    assert echo(text, ["You are a nurse.", QUESTION])
-
-
-@pytest.mark.parametrize(
-    ("text", "prompt"),
-    [
-        ("Stop the robot.", "Should I stop the robot or continue?"),
-        ("Stop.", "Stop or go?"),
-        ("", ""),
-        ("", QUESTION),
-        ("Crushing chest pain: activate the cath lab.", QUESTION),
-        (f"{QUESTION} Activate the cath lab, give aspirin, call cardiology and prepare him for transfer.", QUESTION),
-    ],
-)
-def test_words_of_the_question_may_be_the_answer(text, prompt):
-    assert not echo(text, [prompt])
-
-
-def test_a_short_question_repeated_as_a_whole_is_an_echo():
-    assert echo("go or stop?", ["Go or stop?"])
-
-
-def test_all_messages_repeated_are_an_echo():
-    assert echo(f"You are a nurse. {QUESTION}", ["You are a nurse.", QUESTION])
-    assert not echo("Nurse, call the crash team and start compressions now.", ["You are a nurse.", QUESTION])
