@@ -144,6 +144,8 @@ class Builder:
         # An import in the middle of a run blocks the event loop and disturbs timed calls.
         if any(isinstance(step.task, Converse) for scenario in scenarios for step in scenario.steps):
             importlib.import_module("steadyhand.engine.conversation")
+        if any(mock.fault for scenario in scenarios for mock in scenario.setup.mocks):
+            importlib.import_module("steadyhand.judging.fault")
         if any(self._reads_refusals(cast) for cast in casts):
             importlib.import_module("steadyhand.language.refusal")
         for cast in casts:

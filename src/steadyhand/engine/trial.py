@@ -16,7 +16,6 @@ from steadyhand.engine.limits import FROZEN_S, Lost, lost_lately
 from steadyhand.engine.safety_timeline import safety_timeline
 from steadyhand.engine.steps import StepRunner
 from steadyhand.errors import SteadyhandError, TrialError
-from steadyhand.judging.fault import with_fault
 from steadyhand.judging.material import materials_of
 from steadyhand.judging.rubric import NO_JUDGE, NOT_REACHED
 from steadyhand.judging.trial import judge_trial, latency_tier, settle, without_secrecy
@@ -251,6 +250,10 @@ def _record(
         missing_plugins=tuple(parts.missing_plugins),
         isolation=_isolation(parts),
     )
+    if not any(mock.fault for mock in parts.scenario.setup.mocks):
+        return record
+    from steadyhand.judging.fault import with_fault  # slow to import; loaded by `Builder.prepare`
+
     return with_fault(record, parts.scenario)
 
 
