@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 
-MOST_MODULES = 74
+MOST_MODULES = 75
 WATCH = """
 import json, os, sys, threading
 import steadyhand
