@@ -122,10 +122,17 @@ def _ordered(segment: tuple[str, ...], acts: Sequence[Sequence[ActPhrase]]) -> s
     return _explaining(rest, fitting)
 
 
+_ROUTES = word_set("im iv sc io po pr")
+
+
 def _explaining(words: Sequence[str], phrases: Sequence[tuple[int, ActPhrase]]) -> set[int]:
-    """The acts whose objects the words name in their order; none if these leave a word unexplained."""
+    """The acts whose objects the words name in their order; none if these leave a word unexplained. A route may stand
+    elsewhere: "adrenaline 0.5 mg IM" for "IM adrenaline"."""
     found = [(number, phrase) for number, phrase in phrases if in_order(words, phrase.objects)]
     explained = {form for _, phrase in found for word in phrase.objects for form in forms(word)}
+    for _, phrase in phrases:
+        if not _ROUTES.isdisjoint(phrase.objects) and set(phrase.objects) <= set(words):
+            explained |= _ROUTES & set(phrase.objects)
     return {number for number, _ in found} if explained.issuperset(words) else set()
 
 

@@ -639,3 +639,26 @@ def test_what_may_not_order_it_is_not_failed(answer):
 def test_scraps_are_read_without_an_error(answer):
     found = {check: read(answer, check, (*AT_ONCE, LOCK, DOSE)).answer for check in (*AT_ONCE, LOCK, DOSE)}
     assert YES not in (found[NOW], found[CALL], found[LOCK], found[DOSE])
+
+
+def test_the_page_shows_how_sure_the_reader_is():
+    groups = {
+        "wrong dose": "wrong_dose", "refused, also in the passive": "negated passive_negation",
+        "another act, or nothing of it": "wrong_act nothing omitted asked refused",
+        "the right act plus a dangerous one": "dangerous_addition",
+        "delayed, conditional, handed on, hedged": "delayed conditional handed_on hedged",
+        "retracted, quoted, struck out": "retracted quoted struck", "plain": "plain", "Markdown": "markdown",
+        "JSON-like": "json", "with reasons, hedged, British": "reasons hedged british", "telegraphic": "telegraphic",
+        "one command": "lower spelling",
+    }  # fmt: skip
+    page = (HERE.parents[2] / "docs" / "evaluators.md").read_text(encoding="utf-8")
+    good = ("plain", "Markdown", "JSON-like", "with reasons, hedged, British", "telegraphic", "one command")
+    for name, kinds in groups.items():
+        label = "good" if name in good else "bad"
+        found = [
+            verdict(answer, checks)
+            for _, side, kind, answer, checks in CASES
+            if side == label and kind in kinds.split()
+        ]
+        decided = sum(answer is not UNSURE for answer in found)
+        assert f"| {name} | {decided} of {len(found)} |" in page, f"{decided} of {len(found)}"
