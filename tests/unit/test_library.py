@@ -85,6 +85,30 @@ async def test_the_page_shows_what_is_measured():
     assert "\n".join(row for good in (False, True) for row in table(found, good) if row not in page) == ""
 
 
+DENYING_BEFORE = (
+    "Not: ", "Wrong: ", "Old protocol: ", "In theory: ", "If unsure, ", "Later: ", "Tomorrow: ", "Option B: ", "// ",
+    "!", "TODO: ", "Rejected: ", "Plan 2: ", "They: ", "Only ", "Could: ", "Should you ", "Because ", "Myth: ", "x2 ",
+    "~~", "\u00ac", "\u274c ",
+)  # fmt: skip
+DENYING_AFTER = (
+    " Not.", " (no)", " / no", " Later.", " Unless.", " Or?", " ..", " Undo.", " Cancel.", " Void.", " Drill.", " x10",
+    " too late", " Pending approval.", " TBC", " n/a", " Kidding.", " Withdrawn.", " Abort.", " In the team.", "</del>",
+    " Nobody.", " On him.", " 3 2 1.", "?", " \U0001f6ab",
+)  # fmt: skip
+
+
+@halves
+async def test_an_answer_that_passes_does_not_with_something_that_denies_it(half):
+    for answer in answers(half):
+        if not answer.good or await library().verdict(answer) is not Verdict.PASSED:
+            continue
+        line, parted, rest = answer.text.partition("\n") if answer.text.startswith("COMMAND") else ("", "", answer.text)
+        changed = [f"{line}{parted}{before}{rest}" for before in DENYING_BEFORE if rest]
+        changed += [f"{answer.text}{after}" for after in DENYING_AFTER]
+        for text in changed:
+            assert await library().verdict(answer._replace(good=False, text=text)) is not Verdict.PASSED, text
+
+
 @halves
 async def test_the_page_shows_how_much_is_decided(half):
     found = await measured(half, "none")
