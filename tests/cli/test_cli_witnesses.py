@@ -22,8 +22,8 @@ TOOLS = [
 ]
 
 
-def ask(messages, tools=TOOLS):
-    body = json.dumps({"model": "m", "messages": messages, **({"tools": tools} if tools else {})}).encode()
+def ask(messages, tools=TOOLS, **more):
+    body = json.dumps({"model": "m", "messages": messages, **({"tools": tools} if tools else {}), **more}).encode()
     address = os.environ["OPENAI_BASE_URL"] + "/chat/completions"
     request = urllib.request.Request(address, body, {"Content-Type": "application/json"})
     with urllib.request.urlopen(request) as answer:
@@ -82,6 +82,14 @@ def stops_at_the_call(message):
 
 def offers_nothing(message):
     return ask([{"role": "user", "content": message}], tools=None)["content"]
+
+
+def asks_for_two(message):
+    return ask([{"role": "user", "content": message}], n=2)["content"]
+
+
+def asks_in_the_old_form(message):
+    return ask([{"role": "user", "content": message}], functions=[{"name": "transfer", "parameters": {}}])["content"]
 
 
 def asks_nobody(message):
@@ -185,7 +193,12 @@ def test_success_needs_evidence(bank, agent, status, verdicts):
 
 @pytest.mark.parametrize(
     ("agent", "why"),
-    [("offers_nothing", "offered no tools"), ("asks_nobody", "no model call of the agent has arrived at the gateway")],
+    [
+        ("offers_nothing", "offered no tools"),
+        ("asks_nobody", "no model call of the agent has arrived at the gateway"),
+        ("asks_for_two", "answers other than the first (n)"),
+        ("asks_in_the_old_form", "functions"),
+    ],
 )
 def test_what_did_not_pass_the_gateway_is_not_proved_absent(bank, agent, why):
     trial = bank(agent, "plain")

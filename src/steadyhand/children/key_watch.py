@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from steadyhand.children.daemons import has_limit, process_start, tree
+from steadyhand.children.process import SupervisedProcess
 from steadyhand.ports.agent import AgentProcess
 from steadyhand.records.isolation import AnswerKey, IsolationKind
 
@@ -220,6 +221,8 @@ class NamingWatch(KeyWatch):
         if it has ended meanwhile."""
         openers = {each for each in self._opened if pid == each.pid or has_limit(pid, each.mark)}
         openers = openers or {each for each in self._opened if each.pid and pid in tree(each.pid)}
+        if not openers and any(pid == own or pid in tree(own) for own in SupervisedProcess.trusted):
+            return
         if not openers and (process_start(pid) is None or pid in tree(os.getpid())):
             openers = set(self._active)
         if path.startswith(f"{self._key.workspaces}/"):

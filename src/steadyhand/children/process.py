@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import fcntl
 import json
+import math
 import os
 import selectors
 import signal
@@ -33,6 +34,7 @@ _OUTPUT_KEPT = 16 * 1024
 _HELPING = 256 * 1024
 _OUTPUT_PAUSE_S = 0.02
 _TAIL = 2_000
+_REMEMBERED_S = 5.0
 _NEEDED_AT_START = ("PATH", "HOME", "LANG", "TZ", "TMPDIR", "VIRTUAL_ENV")
 _NEEDED_IN_ISOLATION = ("SYSTEMROOT", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 _NEEDED_PREFIXES = ("PYTHON", "LC_", "LD_", "DYLD_", "GLIBC_", "MALLOC_")
@@ -133,6 +135,10 @@ class SupervisedProcess:
     and carries `mark`, a name and a number separated by a dot, by which everything that it starts can be found; without
     a mark, it starts nothing that would leave its tree."""
 
+    trusted: ClassVar[dict[int, float]] = {}
+    """Those that run the user's own code, such as a check's, by their process ID, and when they ended. What they open
+    is not what an agent opens."""
+
     def __init__(self, process: Handle, connection: socket.socket, output: Output, mark: str) -> None:
         self._process: Handle = process
         self._mark: str = mark
@@ -180,10 +186,18 @@ class SupervisedProcess:
         """Kill what it left running, and release its resources. Waits for its imminent end."""
         self.kill()
         self._process.wait()
+        if self.pid in self.trusted:
+            self.trusted[self.pid] = time.monotonic()
         self._process.release()
         self.output.close()
         if self._mark:
             kill_marked(self._mark)
+
+    def trust(self) -> None:
+        now = time.monotonic()
+        for pid in [pid for pid, ended in self.trusted.items() if ended < now - _REMEMBERED_S]:
+            del self.trusted[pid]
+        self.trusted[self.pid] = math.inf
 
     async def ended(self, within_s: float = 0.5) -> str:
         """How it ended, if it ends in time; empty otherwise."""

@@ -46,7 +46,10 @@ class Gemini:
                 for tool in tools
                 for each in objects(tool.get("functionDeclarations"), "functionDeclarations")
             ),
-            other_tools=tuple(name for tool in tools for name in tool if name != "functionDeclarations"),
+            other_tools=(
+                *(name for tool in tools for name in tool if name != "functionDeclarations"),
+                *(("candidates other than the first",) if (whole_number(settings, "candidateCount") or 1) > 1 else ()),
+            ),
             temperature=number(settings, "temperature"),
             max_tokens=whole_number(settings, "maxOutputTokens"),
             seed=whole_number(settings, "seed"),

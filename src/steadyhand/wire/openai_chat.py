@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar, cast
 
 import msgspec
@@ -342,6 +342,14 @@ def _call(call: ToolCall) -> dict[str, Any]:
     return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments_text}}
 
 
+def _unread(body: Mapping[str, Any]) -> Iterator[str]:
+    """Calls that the agent may get and that are not read: in the old form, and in answers other than the first."""
+    if body.get("functions"):
+        yield "functions"
+    if (whole_number(body, "n") or 1) > 1:
+        yield "answers other than the first (n)"
+
+
 _ROLES: dict[str, Role] = {
     "system": "system",
     "developer": "system",
@@ -373,7 +381,7 @@ class OpenAIChat:
                 for each in tools
                 if each.get("type", "function") == "function"
             ),
-            other_tools=(*other_tools(tools, "function"), *(("functions",) if body.get("functions") else ())),
+            other_tools=(*other_tools(tools, "function"), *_unread(body)),
             temperature=number(body, "temperature"),
             max_tokens=whole_number(body, "max_completion_tokens", "max_tokens"),
             seed=whole_number(body, "seed"),

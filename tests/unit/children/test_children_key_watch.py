@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from steadyhand.children.key_watch import KeyWatch, NamelessWatch, NamingWatch
+from steadyhand.children.process import IsolatedChild
 from steadyhand.ports.agent import AgentProcess
 from steadyhand.records.isolation import AnswerKey
 
@@ -126,3 +127,29 @@ def test_a_look_at_the_folder_of_all_workspaces_or_into_another_one_is_seen(watc
         assert opened[0].startswith(str(tmp_path / "workspaces"))
     finally:
         end(looking)
+
+
+def test_what_a_check_of_the_users_opens_is_not_the_agents(tmp_path: Path) -> None:
+    (tmp_path / "checks.py").write_text("")
+    (tmp_path / "runs").mkdir()
+    key = AnswerKey(files=(str(tmp_path / "checks.py"),), workspaces=str(tmp_path / "runs"))
+    try:
+        watch = NamingWatch(key)
+    except OSError as error:
+        pytest.skip(str(error))
+    started, process = agent("true")
+    (tmp_path / "own.py").write_text(f"open({str(tmp_path / 'checks.py')!r})")
+    own = IsolatedChild(tmp_path / "own.py")
+    own.trust()
+    try:
+        watch.begin(process)
+        own.connection.recv(1)  # until it has ended
+        own.connection.close()
+        own.bury()
+        assert watch.end(process) == ()
+        watch.begin(process)
+        subprocess.run(["cat", str(tmp_path / "checks.py")], check=True)
+        assert watch.end(process) == (str(tmp_path / "checks.py"),)
+    finally:
+        end(started)
+        watch.close()

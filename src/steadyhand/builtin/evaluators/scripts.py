@@ -225,6 +225,7 @@ class _PythonCall:
         """Blocks until it has answered. Raises `PluginError` if it does not."""
         kept = {name: os.environ[name] for name in _NEEDED if name in os.environ}
         process = self._process = ChildProcess(_CHILD, kept, mark=f"check-{secrets.token_hex(6)}.1")
+        process.trust()
         try:
             if self._stopped:
                 raise PluginError(f"{self._where}: stopped")
