@@ -138,6 +138,19 @@ class JsonPath:
             found = [inner for each in found for inner in _inside(each, step)]
         return found
 
+    def strays(self, value: Any) -> str:
+        """Where it looks for a name in a list, or for a position in an object: the value may be elsewhere in there."""
+        found = [FoundValue("$", value)]
+        for step in self._steps:
+            for where, each in found:
+                if each and (
+                    (isinstance(each, list) and isinstance(step, str))
+                    or (isinstance(each, Mapping) and isinstance(step, int))
+                ):
+                    return where
+            found = [inner for each in found for inner in _inside(each, step)]
+        return ""
+
 
 def _step(match: re.Match[str]) -> str | int | None:
     if match["all"]:

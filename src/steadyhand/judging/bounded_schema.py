@@ -97,13 +97,19 @@ _BESIDE = frozenset(
 """Keywords that check nothing by themselves."""
 
 
+_DRAFT = "https://json-schema.org/draft/2020-12/schema"
+
+
 def flaw(schema: Mapping[str, Any]) -> str | None:
     """Why a schema that is to decide something cannot, or None: it is invalid, nothing fits it, or part of it would be
     ignored, such as a misspelt keyword."""
     from jsonschema import validators
     from jsonschema.exceptions import SchemaError
 
-    kind: Any = validators.validator_for(schema, default=validators.Draft202012Validator)
+    default, draft = validators.Draft202012Validator, schema.get("$schema", _DRAFT)
+    kind: Any = validators.validator_for(schema, default=default) if isinstance(draft, str) else default
+    if kind is default and str(draft).rstrip("#") != _DRAFT:
+        return f"unknown `$schema` {draft!r}; expected a draft of JSON Schema, such as {_DRAFT}"
     try:
         kind.check_schema(schema)
         _check_patterns(schema, "`schema`", named=False)

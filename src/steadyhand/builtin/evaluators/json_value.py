@@ -12,7 +12,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from steadyhand.builtin.evaluators.action_match import EVERY, ActionName, DeedList
 from steadyhand.builtin.evaluators.look import Look, ReplyCheck, ReplyParams, looked
-from steadyhand.builtin.evaluators.text import PatternText, excerpt, quoted_pattern
+from steadyhand.builtin.evaluators.text import PatternText, excerpt, matches_as_read, quoted_pattern
 from steadyhand.json_text import JsonPath, NotJson, parse_json, plain_numbers, same_json, show_json
 from steadyhand.judging.bounded_schema import EndlessSchema, complaint, flaw
 from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams, Spoken, TextCheck
@@ -201,6 +201,9 @@ class JsonPathEvaluator(JsonCheck):
             expected = f"{'a' if params.exists else 'no'} value at {params.path}"
             said = f"has {'a' if there else 'no'} value at {params.path}"
             shown = shorten(show_json(found[0].value), 200) if there else "none"
+            if not there and (where := JsonPath(params.path).strays(value)):
+                said = f"{said}, which does not fit what is at {where}"
+                return Look(holds=False, either=True, said=said, expected=expected, found=shown)
             return Look(holds=there == params.exists, said=said, expected=expected, found=shown)
         if params.matches is None:
             expected = f"{show_json(params.equals)} at {params.path}"
@@ -219,7 +222,11 @@ class JsonPathEvaluator(JsonCheck):
 
 
 async def _holds(params: JsonPathParams, value: Any) -> bool | None:
-    """None if there is nothing to compare: a pattern is for a text."""
+    """None where nothing can be compared: a pattern is for a text, and its spelling alone may keep it from matching."""
     if params.matches is None:
         return same_json(value, params.equals)
-    return await search(params.matches, value, case_sensitive=False) is not None if isinstance(value, str) else None
+    if not isinstance(value, str):
+        return None
+    if await search(params.matches, value, case_sensitive=False) is not None:
+        return True
+    return None if await matches_as_read(params.matches, value, case_sensitive=False) else False

@@ -376,7 +376,9 @@ class NotRegex(_ReadsWords):
             return inconclusive(f"{found.message}; but the rest of the answer may change that", evidence=evidence)
         if found.verdict is Verdict.PASSED:
             return failed(found.message, evidence=evidence, rests_on="presence")
-        if found.verdict is Verdict.FAILED and await _matches_as_read(params, words.text):
+        if found.verdict is Verdict.FAILED and await matches_as_read(
+            params.pattern, words.text, case_sensitive=params.case_sensitive
+        ):
             told = (
                 f"{found.message} as it is written, but it has one as it is read (typographic signs, unseen characters)"
             )
@@ -392,15 +394,15 @@ class NotRegex(_ReadsWords):
         async def lacks(text: str) -> bool | None:
             if await search(params.pattern, text, case_sensitive=params.case_sensitive) is not None:
                 return False
-            return None if await _matches_as_read(params, text) else True
+            return not await matches_as_read(params.pattern, text, case_sensitive=params.case_sensitive) or None
 
         return lacks
 
 
-async def _matches_as_read(params: NotRegexParams, text: str) -> bool:
-    """Whether it matches in the fold, where that is another text. Raises `TimeoutError`."""
+async def matches_as_read(pattern: str, text: str, *, case_sensitive: bool) -> bool:
+    """Whether a pattern matches in the fold, where that is another text. Raises `TimeoutError`."""
     read = text if text.isascii() else fold(text, case_sensitive=True)
-    return read != text and await search(params.pattern, read, case_sensitive=params.case_sensitive) is not None
+    return read != text and await search(pattern, read, case_sensitive=case_sensitive) is not None
 
 
 def check_contains(subject: Subject, piece: str, *, case_sensitive: bool) -> EvaluationResult:

@@ -233,6 +233,8 @@ BAD = [
         "unknown keyword `requried`, which would be ignored; did you mean",
     ),
     ("json_schema", {"schema": {"properties": {"a": {"tpye": "string"}}}}, "unknown keyword `tpye`"),
+    ("json_schema", {"schema": {"$schema": "https://example.com/own", "type": "object"}}, "unknown `$schema`"),
+    ("json_schema", {"schema": {"$schema": 7, "type": "object"}}, "unknown `$schema` 7"),
     ("json_schema", {"schema": {"items": [{"type": "string"}]}}, "not a JSON Schema"),
     ("json_schema", {"schema": {"properties": {"a": {"format": "email"}}}}, "`format` is not checked"),
     ("json_schema", {"schema": {"not": {}}}, "can never pass"),
