@@ -25,7 +25,7 @@ from steadyhand.errors import PluginError
 from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams, Spoken
 from steadyhand.records.base import plain
 from steadyhand.records.evaluation import EvaluationResult, Evidence, failed, inconclusive, passed
-from steadyhand.records.event import Visible
+from steadyhand.records.event import UNREADABLE, Visible
 from steadyhand.records.result import ExecutionResult
 from steadyhand.spec.quoting import FIXED, Written
 from steadyhand.user_file import file_beside
@@ -59,11 +59,14 @@ def _material(result: ExecutionResult, context: EvaluationContext, names: frozen
     return found
 
 
-def _unknown_deeds(context: EvaluationContext) -> str | None:
+def _unknown_deeds(result: ExecutionResult, context: EvaluationContext) -> str | None:
     """Why code that reads the deeds decides nothing: some of them, or of their parameters, cannot be seen."""
     if context.shows.served_only:
         return "only the tools served to the agent are seen, and it may have used others"
-    return None if context.shows.arguments else "the agent's server does not report the parameters of its actions"
+    if not context.shows.arguments:
+        return "the agent's server does not report the parameters of its actions"
+    deed = next((deed for deed in DeedList(result, context).all if UNREADABLE in deed.params), None)
+    return None if deed is None else f"the parameters of {deed.name} are unknown: not reported, or not a JSON object"
 
 
 def _answered(what: str, answer: object, given: dict[str, Any], why: str = "") -> EvaluationResult:
@@ -115,7 +118,7 @@ class Javascript:
         self, params: JavascriptParams, result: ExecutionResult, context: EvaluationContext
     ) -> EvaluationResult:
         """Raises `MockError` for what the sandbox does not accept or the code throws."""
-        if "deeds" in params.names and (doubt := _unknown_deeds(context)) is not None:
+        if "deeds" in params.names and (doubt := _unknown_deeds(result, context)) is not None:
             return inconclusive(f"not evaluated: {doubt}", evidence=Evidence(expected="true", found=doubt))
         if result.truncated:
             return inconclusive("not evaluated: some of the output was too long to keep")
@@ -193,7 +196,7 @@ class Python:
         if result.truncated:
             return inconclusive(f"{where}: not decided: some of the output was too long to keep")
         if "deeds" in answer.used:
-            shows, doubt = context.shows, _unknown_deeds(context)
+            shows, doubt = context.shows, _unknown_deeds(result, context)
             if shows.actions in ("not_seen", "partly_seen"):
                 doubt = f"the actions cannot all be seen; {shows.advice}"
             if doubt is not None:

@@ -75,6 +75,10 @@ TWICE = did(("refund", {"id": 1}), ("look", {}), ("refund", {"id": 1}))
         (did(("refund", {"id": 1}), ("refund", {"id": 2})), EVERYTHING_SEEN, {}, P),
         (did(("refund", {"id": 1}), ("refund", {"id": 2})), SERVED, {}, U),
         (did(("refund", {"id": 1}), ("refund", {"id": "1"})), EVERYTHING_SEEN, {}, U),
+        (did(("refund", {"id": 1}), ("refund", {"id": 1.0})), EVERYTHING_SEEN, {}, F),
+        (did(("refund", {"id": 1}), ("refund", {"id": True})), EVERYTHING_SEEN, {}, P),
+        (did(("refund", {"to": "Ren\u00e9"}), ("refund", {"to": "Rene\u0301"})), EVERYTHING_SEEN, {}, F),
+        (did(("refund", {"id": 1, "to": None}), ("refund", {"id": 1})), EVERYTHING_SEEN, {}, U),
         (did(("bank.refund", {"id": 1}), ("refund", {"id": 1})), EVERYTHING_SEEN, {}, U),
         (did(("refund", {}), ("refund", {})), NO_ARGUMENTS, {}, U),
         (did(("refund", {}), ("refund", {})), EVERYTHING_SEEN, {}, F),
@@ -102,7 +106,9 @@ async def test_repeated_calls(check, result, shows, params, expected):
         (did(("look", {}), status="invalid"), EVERYTHING_SEEN, F),
         (did(("look", {}), offer=ToolOffer(tools=(OfferedTool(name="look"),), complete=True)), EVERYTHING_SEEN, P),
         (did(), EVERYTHING_SEEN, U),
-        (did(("refund", {})), NO_ARGUMENTS, F),
+        (did(("refund", {})), NO_ARGUMENTS, U),
+        (did(("refund", {"id": "1"})), NO_ARGUMENTS, F),
+        (did(("refund", {}), status="invalid"), NO_ARGUMENTS, F),
     ],
 )
 async def test_arguments_of_tools(check, result, shows, expected):
@@ -189,6 +195,8 @@ async def test_javascript_over_deeds_decides_nothing_where_they_are_not_all_seen
     assert (await check("javascript", did(), expression=unseen)).verdict == P
     assert (await check("javascript", did(), SERVED, expression=unseen)).verdict == U
     assert (await check("javascript", did(), NO_ARGUMENTS, expression=unseen)).verdict == U
+    unreadable = did(("refund", {UNREADABLE: "{"}))
+    assert (await check("javascript", unreadable, expression="deeds.every(deed => !deed.params.id)")).verdict == U
 
 
 def test_javascript_reads_what_it_names():
