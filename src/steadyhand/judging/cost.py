@@ -10,7 +10,7 @@ from steadyhand.records.base import Record
 from steadyhand.records.chat import Purpose, SpoiledBy
 from steadyhand.records.config import Price
 from steadyhand.records.event import AnyEvent, ModelCalled
-from steadyhand.records.run import RunHeader, Spent, TrialRecord
+from steadyhand.records.run import RunHeader, Spent, TrialRecord, sum_of
 
 PRICES_AS_OF = "2026-03"
 # In US dollars per million tokens, without discounts for cached input, batches or volume.
@@ -92,6 +92,7 @@ class Prices:
         self._configured: Mapping[str, Price] = configured or {}
         self._elsewhere: frozenset[str] = frozenset(elsewhere)
         self._free: frozenset[str] = frozenset(free)
+        self._found: dict[str, Price | None] = {}
 
     @classmethod
     def of_run(cls, header: RunHeader) -> Prices:
@@ -100,12 +101,14 @@ class Prices:
 
     def of(self, model: str) -> Price | None:
         """The price of `provider/model`, with or without the date of its version."""
-        own = _look_up(self._configured, model)
-        if own is not None:
-            return own
-        if self.from_table(model):
-            return _look_up(LIST_PRICES, model)
-        return _FREE if _provider(model) in self._free else None
+        if model not in self._found:
+            found = _look_up(self._configured, model)
+            if found is None and self.from_table(model):
+                found = _look_up(LIST_PRICES, model)
+            elif found is None and _provider(model) in self._free:
+                found = _FREE
+            self._found[model] = found
+        return self._found[model]
 
     def from_table(self, model: str) -> bool:
         """Whether the price is a list price, as of `PRICES_AS_OF`."""
@@ -159,18 +162,24 @@ def may_cost_more(call: ModelCalled) -> int:
 
 def cost_of(events: Iterable[AnyEvent], prices: Prices) -> CostSummary:
     """The sum over the model calls among `events`."""
-    summary: CostSummary | None = None
+    found: list[Spent] = []
+    by_purpose: dict[Purpose, list[Spent]] = {}
+    by_model: dict[str, list[Spent]] = {}
     for event in events:
-        if isinstance(event, ModelCalled):
+        if type(event) is ModelCalled:
             spent = spent_on(event, prices)
-            call = CostSummary(
-                total=spent,
-                by_purpose={event.purpose: spent},
-                by_model={event.model: spent},
-                list_prices=spent.cost > 0 and prices.from_table(event.model),
-            )
-            summary = call if summary is None else summary.plus(call)
-    return summary or CostSummary()
+            found.append(spent)
+            by_purpose.setdefault(event.purpose, []).append(spent)
+            by_model.setdefault(event.model, []).append(spent)
+    if not found:
+        return CostSummary()
+    paid = [model for model, spent in by_model.items() if any(each.cost > 0 for each in spent)]
+    return CostSummary(
+        total=sum_of(found),
+        by_purpose={purpose: sum_of(each) for purpose, each in by_purpose.items()},
+        by_model={model: sum_of(each) for model, each in by_model.items()},
+        list_prices=any(map(prices.from_table, paid)),
+    )
 
 
 def cost_of_trial(trial: TrialRecord, prices: Prices) -> CostSummary:

@@ -6,7 +6,7 @@ Tokens are counted by the servers. Costs are known if prices are.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -78,15 +78,32 @@ class Spent(Record):
         return not self.uncounted and not self.unpriced
 
     def plus(self, other: Spent) -> Spent:
-        return Spent(
-            calls=self.calls + other.calls,
-            input_tokens=self.input_tokens + other.input_tokens,
-            output_tokens=self.output_tokens + other.output_tokens,
-            cost=self.cost + other.cost,
-            uncounted=self.uncounted + other.uncounted,
-            unpriced=self.unpriced + other.unpriced,
-            not_live=self.not_live + other.not_live,
-        )
+        return sum_of((self, other))
+
+
+def sum_of(found: Sequence[Spent]) -> Spent:
+    """Of at least one."""
+    if len(found) == 1:
+        return found[0]
+    calls = input_tokens = output_tokens = uncounted = unpriced = not_live = 0
+    cost = 0.0
+    for each in found:
+        calls += each.calls
+        input_tokens += each.input_tokens
+        output_tokens += each.output_tokens
+        cost += each.cost
+        uncounted += each.uncounted
+        unpriced += each.unpriced
+        not_live += each.not_live
+    return Spent(
+        calls=calls,
+        input_tokens=input_tokens,
+        output_tokens=output_tokens,
+        cost=cost,
+        uncounted=uncounted,
+        unpriced=unpriced,
+        not_live=not_live,
+    )
 
 
 class RunAxis(Record):
