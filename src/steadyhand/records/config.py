@@ -137,8 +137,8 @@ class Option(Record):
 
     `flag` is empty if no command takes it; `former_flag` is also taken, not shown. `help` is for the `commands`
     that take it, unless `elsewhere` has another text for one of them, and `heading` the group that it stands in.
-    `default` is used if neither the command line nor the configuration says anything; `told` is what to say of it if it
-    is no plain value, None for nothing. `opens` is what kind of path the value is.
+    `default` is used if neither the command line nor the configuration says anything; `default_text` describes it if it
+    is no plain value, and None says nothing of it. `opens` is what kind of path the value is.
 
     A run that is repeated keeps its options. `ends_with` names what does without this one: a rejudgement, a rerun of
     what did not pass, or a copy of the project on another machine. `varies` is whether it may differ between the shards
