@@ -248,14 +248,14 @@ class Redactor:
     """
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
-        self._known: tuple[_Known, ...] = tuple(
-            _Known(spelling)
+        self._known: tuple[_KnownSecret, ...] = tuple(
+            _KnownSecret(spelling)
             for secret in sorted(set(secrets), key=lambda secret: (-len(secret), secret))
             if maskable(secret)
             for spelling in _spellings(secret)
         )
-        self._encoded: tuple[_Known, ...] = tuple(
-            _Known(form)
+        self._encoded: tuple[_KnownSecret, ...] = tuple(
+            _KnownSecret(form)
             for secret in sorted(set(secrets), key=lambda secret: (-len(secret), secret))
             if maskable(secret)
             for form in _encodings(secret)
@@ -370,7 +370,7 @@ def _finder_of_any(words: Iterable[bytes]) -> Callable[[str], bool]:
         return lambda text: True
 
 
-class _Known:
+class _KnownSecret:
     """One spelling of a secret, found by its first or its last half."""
 
     def __init__(self, secret: str) -> None:

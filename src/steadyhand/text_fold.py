@@ -9,11 +9,12 @@ import functools
 import re
 import unicodedata
 from collections.abc import Iterator
-from typing import NamedTuple
-
-import regex
+from typing import TYPE_CHECKING, NamedTuple
 
 from steadyhand.look_alikes import Script, has_look_alikes, mixes_scripts, unmixed
+
+if TYPE_CHECKING:
+    import regex
 
 Span = tuple[int, int]
 
@@ -105,6 +106,8 @@ _LINKED = rf"[\w,.;:!?()'\"{UNSPACED}]"
 @functools.cache
 def _own(pattern: str) -> regex.Pattern[str]:
     """A pattern of ours, compiled on first use."""
+    import regex  # names of deeds are folded too, and the process of an agent would wait for it
+
     return regex.compile(pattern)
 
 

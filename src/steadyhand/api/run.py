@@ -233,7 +233,7 @@ def _sorted_out(scenarios: Source | Iterable[Source], plugins: Sequence[Plugin])
         else:
             hint = "; pass its `scenarios`" if isinstance(each, Loaded) else ""
             expected = "a path, a dictionary with the structure of a scenario file, or a Scenario"
-            raise SetupError(f"expected {expected}; found {_shown(each)}{hint}")
+            raise SetupError(f"expected {expected}; found {_described(each)}{hint}")
     return _Sources(tuple(files), Given(data=tuple(data), scenarios=tuple(built), plugins=tuple(plugins)))
 
 
@@ -255,7 +255,7 @@ def _check_observer(observer: object) -> None:
         raise SetupError(f"`observer` is {observer!r}, which has no method `{missing[0]}`; {hint}")
 
 
-def _shown(value: object) -> str:
+def _described(value: object) -> str:
     """What was given instead, for a message."""
     if value is None or isinstance(value, bool | int | float | bytes):
         return repr(value)
@@ -296,7 +296,7 @@ def _plugins(given: Sequence[Plugin | str]) -> tuple[tuple[str, ...], tuple[Plug
     several = cast("Sequence[Any]", many if isinstance(many, list | tuple | set | frozenset) else (many,))
     for each in several:
         if not isinstance(each, str | Plugin):
-            raise SetupError(f"expected a Plugin or the name of one in `plugins`; found {_shown(each)}")
+            raise SetupError(f"expected a Plugin or the name of one in `plugins`; found {_described(each)}")
     named = tuple(each for each in several if isinstance(each, str))
     return named, tuple(each for each in several if isinstance(each, Plugin))
 

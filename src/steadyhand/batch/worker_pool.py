@@ -325,7 +325,7 @@ class WorkerPool:
             nonlocal gone
             gone = True
             if worker.link is not None:
-                self._lost(worker, reason, worker.link.name)
+                self._worker_lost(worker, reason, worker.link.name)
 
         link = await self._launched(number, lambda report: self._hear(worker, report), lost)
         if self._closing or gone:
@@ -359,7 +359,7 @@ class WorkerPool:
         try:
             await link.close(0.0)
         finally:
-            self._lost(worker, f"it was silent for {SILENT_LOOKS * _LOOK_S:.0f} s, and was killed", link.name)
+            self._worker_lost(worker, f"it was silent for {SILENT_LOOKS * _LOOK_S:.0f} s, and was killed", link.name)
 
     def _keep_looking(self) -> None:
         self._timer = asyncio.get_running_loop().call_later(_LOOK_S, self._look_again)
@@ -424,7 +424,7 @@ class WorkerPool:
                 self._count_places()
             self._deal_soon()
 
-    def _lost(self, worker: _Worker, reason: str, name: str) -> None:
+    def _worker_lost(self, worker: _Worker, reason: str, name: str) -> None:
         if self._workers.pop(worker.number, None) is None or self._closing:
             return
         worker.desk.close()

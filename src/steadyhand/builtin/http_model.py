@@ -54,7 +54,7 @@ class _OtherWire(Exception):
         self.wire: Wire = wire
 
 
-class _Try:
+class _Attempting:
     """One request: its wire, its times, and what has been read of its answer."""
 
     __slots__ = (
@@ -111,7 +111,7 @@ class HttpModel:
     async def _attempt(self, request: ChatRequest, zero: float, listener: Listener | None) -> ChatResponse:
         limit = self._endpoint.timeout_s if request.timeout_s is None else request.timeout_s
         deadline = asyncio.get_running_loop().time() + limit
-        made = _Try(self._wire, request, listener)
+        made = _Attempting(self._wire, request, listener)
         try:
             while True:
                 try:
@@ -121,7 +121,7 @@ class HttpModel:
                         await self._exchange_until(request.cut_after_ms, made, deadline)
                     break
                 except _OtherWire as other:
-                    made = _Try(other.wire, request, listener)
+                    made = _Attempting(other.wire, request, listener)
             self._wire = made.wire
         except asyncio.CancelledError:
             if listener is None or not listener.gone:
@@ -143,12 +143,12 @@ class HttpModel:
     async def close(self) -> None:
         await self._client.close()
 
-    async def _exchange_until(self, after_ms: float, made: _Try, deadline: float) -> None:
+    async def _exchange_until(self, after_ms: float, made: _Attempting, deadline: float) -> None:
         async with Cut(after_ms) as cut:
             made.stamps.when_sent = lambda: cut.start(made.stamps.begun)
             await self._exchange(made, deadline, cut)
 
-    async def _exchange(self, made: _Try, deadline: float, cut: Cut | None) -> None:
+    async def _exchange(self, made: _Attempting, deadline: float, cut: Cut | None) -> None:
         """One request and its answer. The connection is closed unless it ended well."""
         request = made.request
         headers = {**self._clients_headers(made), **request.headers} if request.client is not None else request.headers
@@ -178,7 +178,7 @@ class HttpModel:
             await response.end(_END_WAIT_S)
         connection.release()
 
-    async def _refused(self, response: Response, made: _Try) -> None:
+    async def _refused(self, response: Response, made: _Attempting) -> None:
         status = response.status or 0
         body = await response.body(limit=_MAX_ERROR_BODY)
         message = error_text(body)
@@ -192,7 +192,7 @@ class HttpModel:
             error.answer = ServerAnswer(status=status, headers=made.headers, body=shown)
         raise error
 
-    def _clients_headers(self, made: _Try) -> dict[str, str]:
+    def _clients_headers(self, made: _Attempting) -> dict[str, str]:
         """The headers of an agent's client that speaks this wire, without those that the user's settings fix."""
         client = made.request.client
         if client is None or made.kept is None:
@@ -213,7 +213,7 @@ class HttpModel:
         return data.replace(key, b"***") if key in data and maskable(self._endpoint.key) else data
 
     async def _relay_stream(
-        self, connection: Connection, response: Response, made: _Try, listener: Listener, deadline: float
+        self, connection: Connection, response: Response, made: _Attempting, listener: Listener, deadline: float
     ) -> None:
         """Read the answer as it arrives and pass it on: unchanged, or as text to a client of another dialect."""
         reader, heard = made.reader, 0
@@ -244,7 +244,7 @@ class HttpModel:
         await self._pass_rest(response, made, listener)
         self._require_complete(reader)
 
-    async def _pass_rest(self, response: Response, made: _Try, listener: Listener) -> None:
+    async def _pass_rest(self, response: Response, made: _Attempting, listener: Listener) -> None:
         """The answer has ended, or failed; pass on whatever still arrives, if it arrives soon."""
         if not response.complete:
             await response.end(_END_WAIT_S)
@@ -254,7 +254,7 @@ class HttpModel:
         if response.complete:
             listener.end()
 
-    async def _wait_for(self, listener: Listener, connection: Connection, made: _Try, deadline: float) -> None:
+    async def _wait_for(self, listener: Listener, connection: Connection, made: _Attempting, deadline: float) -> None:
         """Make the server wait until the client has read what was passed on."""
         made.held_up = True
         connection.pause()
@@ -264,7 +264,7 @@ class HttpModel:
         finally:
             connection.resume()
 
-    async def _read_stream(self, response: Response, made: _Try) -> None:
+    async def _read_stream(self, response: Response, made: _Attempting) -> None:
         """Read the answer once it is complete; its times were taken on arrival."""
         reader = made.reader
         try:
@@ -286,7 +286,7 @@ class HttpModel:
             raise
         self._require_complete(reader)
 
-    async def _read_whole(self, response: Response, made: _Try) -> None:
+    async def _read_whole(self, response: Response, made: _Attempting) -> None:
         """Read an answer that is not declared as a stream, but may be one."""
         body = await response.body(limit=_MAX_BODY)
         if response.received > _MAX_BODY:
@@ -350,7 +350,7 @@ def _latency_ms(response: ChatResponse) -> float:
     return math.inf if latency_ms is None else latency_ms
 
 
-def _response(made: _Try, zero: float, *, proxied: bool) -> ChatResponse:
+def _response(made: _Attempting, zero: float, *, proxied: bool) -> ChatResponse:
     reader = made.reader
     return ChatResponse(
         text=reader.text,
@@ -368,7 +368,7 @@ def _response(made: _Try, zero: float, *, proxied: bool) -> ChatResponse:
     )
 
 
-def _hung_up(made: _Try, zero: float, *, proxied: bool) -> ChatResponse:
+def _hung_up(made: _Attempting, zero: float, *, proxied: bool) -> ChatResponse:
     """What had arrived when the agent hung up. How long the whole answer would have taken is unknown."""
     heard = _response(made, zero, proxied=proxied)
     attempt = msgspec.structs.replace(heard.attempt, last_byte_ms=None)
@@ -376,7 +376,7 @@ def _hung_up(made: _Try, zero: float, *, proxied: bool) -> ChatResponse:
     return msgspec.structs.replace(heard, attempt=attempt, tool_calls=(), finish_reason=reason, finish_raw=None)
 
 
-def _attempt(made: _Try, zero: float, *, proxied: bool, error: str | None = None) -> Attempt:
+def _attempt(made: _Attempting, zero: float, *, proxied: bool, error: str | None = None) -> Attempt:
     """The stamps as a record. If an answer arrived in one piece, its first token has no time of its own."""
     stamps, reader = made.stamps, made.reader
     first_token = last_byte = None

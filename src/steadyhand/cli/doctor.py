@@ -104,7 +104,7 @@ def _tell(agent: str, trial: TrialRecord) -> int:
         say("it only replies: it has no tools, so it does nothing that could be hidden")
         return ExitCode.PASSED
     for what in VISIBLE:
-        say(f"  {_NOUNS[what].ljust(13)}{_SIGHTS[shows.of(what)].ljust(15)}{_happened(trial, what)}".rstrip())
+        say(f"  {_NOUNS[what].ljust(13)}{_SIGHTS[shows.of(what)].ljust(15)}{_seen_in_turn(trial, what)}".rstrip())
     unseen: list[Visible] = [what for what in VISIBLE if shows.of(what) in ("not_seen", "partly_seen")]
     if not unseen:
         say("checks on all of these can be decided")
@@ -118,7 +118,7 @@ def _tell(agent: str, trial: TrialRecord) -> int:
     return ExitCode.UNDECIDED
 
 
-def _happened(trial: TrialRecord, what: Visible) -> str:
+def _seen_in_turn(trial: TrialRecord, what: Visible) -> str:
     """What was seen of it in this turn, such as `doctor.ping, lookup (2)`."""
     times = Counter(name for event in trial.events if (name := _seen_of(event, what)) is not None)
     listed = [one_line(name) + (f" ({count})" if count > 1 else "") for name, count in times.most_common(_MOST)]

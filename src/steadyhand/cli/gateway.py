@@ -52,7 +52,7 @@ def gateway(
 
 
 async def _serve(trial: ManualTrial, port: int) -> None:
-    shown = _Shown(trial.settings.redactor([trial.scenario]))
+    shown = _TrafficPrinter(trial.settings.redactor([trial.scenario]))
     async with trial.served(port, [shown]) as addresses:
         for name, value in addresses.variables.items():
             say(f"export {name}={value}")
@@ -61,7 +61,7 @@ async def _serve(trial: ManualTrial, port: int) -> None:
         await asyncio.Event().wait()
 
 
-class _Shown:
+class _TrafficPrinter:
     """An `EventSink` that prints calls as they end."""
 
     def __init__(self, redactor: Redactor) -> None:

@@ -21,7 +21,7 @@ from steadyhand.records.config import RunOptions
 from steadyhand.spec.agent import UNLOADED
 
 
-def _known(ctx: click.Context, param: click.Parameter, codes: tuple[str, ...]) -> frozenset[str]:
+def _codes(ctx: click.Context, param: click.Parameter, codes: tuple[str, ...]) -> frozenset[str]:
     for code in codes:
         if (wrong := unknown_code(code)) is not None:
             raise click.BadParameter(wrong, ctx, param)
@@ -32,7 +32,11 @@ def _known(ctx: click.Context, param: click.Parameter, codes: tuple[str, ...]) -
 @shared.paths
 @shared.declared("lint")
 @click.option(
-    "--ignore", multiple=True, metavar="CODE", callback=_known, help="Ignore findings with this code (repeatable)."
+    "--ignore",
+    multiple=True,
+    metavar="CODE",
+    callback=_codes,
+    help="Ignore findings with this code (repeatable).",
 )
 @click.pass_context
 def lint(

@@ -65,12 +65,12 @@ async def mutation_report(selection: Selection, settings: Settings) -> MutationR
     registries = open_registries(settings, checking=True)
     scenarios = load_scenarios(selection, registries)
     if settings.options.judge is None:
-        return await _made(Mutation(scenarios, registries), record)
+        return await _report_of(Mutation(scenarios, registries), record)
     async with judging(scenarios, Casts(settings, registries)) as judge:
-        return await _made(Mutation(scenarios, registries, judge.builder), record)
+        return await _report_of(Mutation(scenarios, registries, judge.builder), record)
 
 
-async def _made(mutation: Mutation, record: Path | None) -> MutationReport:
+async def _report_of(mutation: Mutation, record: Path | None) -> MutationReport:
     return await (mutation.of_examples() if record is None else mutation.of_run(RunReader.open(record)))
 
 

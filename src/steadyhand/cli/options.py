@@ -199,13 +199,13 @@ def declared(command: str, *records: type[Record]) -> Callable[[F], F]:
             for name, option in reversed(declared_by(record).items()):
                 if option.flag and command in option.commands:
                     value = _value(*plain_type(fields[name].type), option)
-                    function = _made(option, fields[name], value, command)(function)
+                    function = _option(option, fields[name], value, command)(function)
         return function
 
     return add
 
 
-def _made(option: Option, field: msgspec.structs.FieldInfo, value: dict[str, Any], command: str) -> Callable[[F], F]:
+def _option(option: Option, field: msgspec.structs.FieldInfo, value: dict[str, Any], command: str) -> Callable[[F], F]:
     return click.option(
         *option.flag.split("/"),
         field.name,

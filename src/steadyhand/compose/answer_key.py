@@ -49,7 +49,7 @@ _OUR_ENDINGS = (".json", ".jsonl", ".csv", ".html", ".xml", RECORD)
 
 def answer_key(casts: Sequence[Cast], settings: Settings, workspaces: Path) -> AnswerKey:
     """Raises `SetupError` if the records are in a folder that agents need."""
-    named = {os.path.realpath(path) for path in _named(casts, settings)}
+    named = {os.path.realpath(path) for path in _named_files(casts, settings)}
     files = {path for path in named if Path(path).is_file() and not path.endswith(".py")}
     files |= {os.path.realpath(file.path) for cast in casts for file in check_files(cast.scenario, cast.registry)}
     project = {os.path.realpath(settings.project.folder), os.path.realpath(Path.cwd())}
@@ -75,7 +75,7 @@ def answer_key(casts: Sequence[Cast], settings: Settings, workspaces: Path) -> A
     )
 
 
-def _named(casts: Sequence[Cast], settings: Settings) -> Iterator[str | Path]:
+def _named_files(casts: Sequence[Cast], settings: Settings) -> Iterator[str | Path]:
     """What the scenarios and the options name."""
     options, config = settings.options, settings.config
     for cast in casts:

@@ -312,7 +312,7 @@ def compare_sources(
     found = compare_sides([each.side for each in given], confidence=confidence, pair_changed=pair_changed)
     first, *others = given
     with_transcripts = [
-        msgspec.structs.replace(each, changes=list(_shown(each.changes, first, other)))
+        msgspec.structs.replace(each, changes=list(_with_transcripts(each.changes, first, other)))
         for each, other in zip(found.comparisons, others, strict=True)
     ]
     return msgspec.structs.replace(found, comparisons=with_transcripts)
@@ -339,17 +339,17 @@ def _only_target(samples: Iterable[Sample]) -> str:
     return next(iter(found)) if len(found) == 1 else ""
 
 
-def _shown(changes: Iterable[Change], first: ComparedSource, other: ComparedSource) -> Iterator[Change]:
+def _with_transcripts(changes: Iterable[Change], first: ComparedSource, other: ComparedSource) -> Iterator[Change]:
     for at, change in enumerate(changes):
         if at >= TRANSCRIPTS:
             yield change
             continue
         yield msgspec.structs.replace(
             change,
-            a=_found(first, change.a_target, change.a),
-            b=_found(other, change.b_target, change.b),
+            a=_full_excerpt(first, change.a_target, change.a),
+            b=_full_excerpt(other, change.b_target, change.b),
         )
 
 
-def _found(source: ComparedSource, target: str, trial: TrialExcerpt | None) -> TrialExcerpt | None:
+def _full_excerpt(source: ComparedSource, target: str, trial: TrialExcerpt | None) -> TrialExcerpt | None:
     return trial and (source.trial(trial.scenario_id, trial.trial, target) or trial)

@@ -159,7 +159,7 @@ class Fingerprints:
             JUDGE_PART: self._judge(cast),
             "the model that plays the user": self._model(cast.plays_user, cast) if needs_user(cast.scenario) else None,
             "the simulated user": self._user(cast),
-            "a model that the scenario names": self._named(cast),
+            "a model that the scenario names": self._named_models(cast),
             "a real service": self._real_services(cast),
             "the code of a check": [
                 self._python(file.name, file.folder) for file in check_files(cast.scenario, cast.registry)
@@ -262,7 +262,7 @@ class Fingerprints:
         is_set = needs_user(cast.scenario) and (options or kind != DEFAULT_KIND)
         return [kind, self._clean(sorted(options.items()))] if is_set else None
 
-    def _named(self, cast: Cast) -> list[Any]:
+    def _named_models(self, cast: Cast) -> list[Any]:
         aliases = self._settings.config.models
         known = [name for name in model_types(cast.scenario) if name in aliases or "/" in name]
         return [self._model(cast.named(name), cast) for name in known]

@@ -214,15 +214,15 @@ def _targets(scenario: Scenario, models: Sequence[str], agents: Sequence[str]) -
         for agent in varied.get("agent", (None,))
         for model in varied.get("model", (None,))
     ]
-    return [msgspec.structs.replace(scenario, id=_named(scenario, choice), target=choice) for choice in choices]
+    return [msgspec.structs.replace(scenario, id=_target_id(scenario, choice), target=choice) for choice in choices]
 
 
-def _named(scenario: Scenario, choice: TargetChoice) -> str:
-    settings = ",".join(f"{name}={shown}" for name, shown in _shown(choice).items())
+def _target_id(scenario: Scenario, choice: TargetChoice) -> str:
+    settings = ",".join(f"{name}={shown}" for name, shown in _target_settings(choice).items())
     return f"{scenario.id[:-1]},{settings}]" if scenario.cell is not None else f"{scenario.id}[{settings}]"
 
 
-def _shown(choice: TargetChoice) -> dict[str, str]:
+def _target_settings(choice: TargetChoice) -> dict[str, str]:
     chosen = {"agent": choice.agent, "model": choice.model}
     return {name: show_value(value) for name, value in chosen.items() if value is not None}
 
@@ -230,4 +230,4 @@ def _shown(choice: TargetChoice) -> dict[str, str]:
 def chosen_settings(scenario: Scenario) -> dict[str, str]:
     """What its matrix and its target set, as ids show it."""
     cell = {each.parameter: each.shown for each in scenario.cell.settings} if scenario.cell is not None else {}
-    return cell | (_shown(scenario.target) if scenario.target is not None else {})
+    return cell | (_target_settings(scenario.target) if scenario.target is not None else {})

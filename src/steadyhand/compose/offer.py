@@ -22,7 +22,7 @@ def check_offers(scenarios: Iterable[Scenario], casts: Casts) -> Iterator[Proble
     """Warnings. A scenario whose plugins are not all known is left out: they may offer anything."""
     for scenario in scenarios:
         plugins = casts.registries.plugins(scenario)
-        named = list(_named(scenario, plugins.registry))
+        named = list(_checks_on_deeds(scenario, plugins.registry))
         if not named or plugins.unloaded or plugins.missing:
             continue
         offer = _offer(scenario, casts.agent(scenario), plugins.registry)
@@ -31,7 +31,7 @@ def check_offers(scenarios: Iterable[Scenario], casts: Casts) -> Iterator[Proble
                 yield from lint_names(evaluation, deeds, offer)
 
 
-def _named(scenario: Scenario, registry: Registry) -> Iterator[tuple[EvaluationSpec, tuple[NamedDeed, ...]]]:
+def _checks_on_deeds(scenario: Scenario, registry: Registry) -> Iterator[tuple[EvaluationSpec, tuple[NamedDeed, ...]]]:
     for evaluation in leaf_specs(scenario):
         try:
             evaluator = registry.evaluator(evaluation.type)

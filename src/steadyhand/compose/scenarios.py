@@ -83,10 +83,10 @@ class ScenarioRegistries:
         named = msgspec.json.encode([(ref.name, ref.version, ref.enabled, ref.config) for ref in refs])
         key = (folder, named, trusted)
         if key not in self._known:
-            self._known[key] = self._found(refs, folder, trusted=trusted)
+            self._known[key] = self._plugins_of(refs, folder, trusted=trusted)
         return self._known[key]
 
-    def _found(self, refs: Sequence[PluginRef], folder: Path, *, trusted: bool) -> ScenarioPlugins:
+    def _plugins_of(self, refs: Sequence[PluginRef], folder: Path, *, trusted: bool) -> ScenarioPlugins:
         from steadyhand.plugins.resolve import names_code, resolve_plugins
 
         self._installed = self._installed or InstalledPlugins()

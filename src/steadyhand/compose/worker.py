@@ -130,9 +130,9 @@ class Worker:
     def _begin(self, order: Order) -> None:
         task = asyncio.get_running_loop().create_task(self._perform(order))
         self._tasks.add(task)
-        task.add_done_callback(self._ended)
+        task.add_done_callback(self._trial_ended)
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _trial_ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled():
             task.exception()  # retrieved only to avoid a warning: our exit tells the driver
@@ -152,10 +152,10 @@ class Worker:
         record = await perform_contained(self._running, planned, lambda: self._closing)
         lag_ms = round(self._lag.worst_ms(began, time.perf_counter()), 1)
         ran_on = RanOn(worker=self._setup.name, node=self._node, lag_ms=lag_ms, clock_ms=self._clock_ms)
-        done = self._done(order.number, msgspec.structs.replace(record, ran_on=ran_on))
+        done = self._finished(order.number, msgspec.structs.replace(record, ran_on=ran_on))
         self._soon().finished.append(done)
 
-    def _done(self, number: int, record: TrialRecord) -> FinishedTrial:
+    def _finished(self, number: int, record: TrialRecord) -> FinishedTrial:
         """Encoded once, for the file."""
         record, data = self._written(record)
         if not self._setup.trusted:

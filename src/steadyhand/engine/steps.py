@@ -91,7 +91,7 @@ class StepRunner:
         except LimitExceeded as error:
             limit = error
             took_ms = round(trial.elapsed_ms() - started, 3)
-            result = ExecutionResult(exit_code=1, stderr=str(error), duration_ms=took_ms, messages=self._said(mark))
+            result = ExecutionResult(exit_code=1, stderr=str(error), duration_ms=took_ms, messages=self._since(mark))
         if limit is not None:
             trial.emit(
                 LimitReached(
@@ -136,7 +136,7 @@ class StepRunner:
             reply=turn.reply,
             duration_ms=turn.duration_ms,
             duration_bounds=turn.duration_bounds,
-            messages=self._said(mark),
+            messages=self._since(mark),
             calls=turn.calls,
             latency=turn.latency,
             finish=turn.finish,
@@ -162,7 +162,7 @@ class StepRunner:
             reply=turns[-1].reply if turns else "",
             duration_ms=round(sum(turn.duration_ms for turn in turns), 3),
             duration_bounds=_total_bounds(turns),
-            messages=self._said(mark),
+            messages=self._since(mark),
             calls=tuple(call for turn in turns for call in turn.calls),
             latency=_slowest(turns),
             finish=worst_finish(turn.finish for turn in turns),
@@ -215,7 +215,7 @@ class StepRunner:
                 self._trial.emit(event)
         return self._files
 
-    def _said(self, mark: int) -> tuple[Message, ...]:
+    def _since(self, mark: int) -> tuple[Message, ...]:
         return tuple([event.message for event in self._trial.since(mark, Said)])
 
 
@@ -262,14 +262,14 @@ def _changes(before: Mapping[str, CapturedFile], after: Mapping[str, CapturedFil
             path=path,
             change="modified" if path in before else "created",
             size=file.size,
-            before=_kept(before.get(path)),
-            after=_kept(file),
+            before=_stored_text(before.get(path)),
+            after=_stored_text(file),
         )
         for path, file in after.items()
         if before.get(path) != file
     ]
     changes += [
-        FileChanged(at_ms=at_ms, path=path, change="deleted", before=_kept(file))
+        FileChanged(at_ms=at_ms, path=path, change="deleted", before=_stored_text(file))
         for path, file in before.items()
         if path not in after
     ]
@@ -279,6 +279,6 @@ def _changes(before: Mapping[str, CapturedFile], after: Mapping[str, CapturedFil
 _KEPT = 16_384
 
 
-def _kept(file: CapturedFile | None) -> str | None:
+def _stored_text(file: CapturedFile | None) -> str | None:
     """The text of the file, as far as the record keeps it. Diffs are made from it on demand."""
     return None if file is None or file.size > _KEPT else file.text()

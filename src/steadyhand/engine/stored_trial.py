@@ -132,7 +132,7 @@ class StoredSteps:
     def _without_thoughts(self, step: Step, events: list[AnyEvent]) -> list[AnyEvent]:
         """The events with thoughts removed from the agent's messages: an older version stored them there."""
         marks = self._trial.parts.thoughts
-        given = 0 if isinstance(step.task, RunCode) else len(_given(step.task))
+        given = 0 if isinstance(step.task, RunCode) else len(_opening_messages(step.task))
         found: list[AnyEvent] = []
         for event in events:
             if isinstance(event, Said):
@@ -187,7 +187,7 @@ class StoredSteps:
                     return False
             case RunCode(code=code):
                 return any(isinstance(event, CommandRan) and event.command == code for event in events)
-        opening = _given(task)
+        opening = _opening_messages(task)
         return [(each.role, each.content) for each in said[: len(opening)]] == [
             (each.role, each.content) for each in opening
         ]
@@ -306,7 +306,7 @@ class StoredSteps:
         return dict(self._files)
 
 
-def _given(task: Ask | Converse) -> tuple[Message, ...]:
+def _opening_messages(task: Ask | Converse) -> tuple[Message, ...]:
     """The messages that the step begins with."""
     return task.messages if isinstance(task, Ask) else task.opening
 

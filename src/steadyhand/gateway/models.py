@@ -364,7 +364,7 @@ class KeptResponses:
                 raise BadRequest(f"`previous_response_id` is {previous!r}, which is no response of this trial")
             before = found
         kept = {name: value for name, value in body.items() if name != "previous_response_id"}
-        return {**kept, "input": [*before, *(self._meant(item) for item in given)]}
+        return {**kept, "input": [*before, *(self._referred_item(item) for item in given)]}
 
     def _read(self) -> None:
         unread, self._unread = self._unread, []
@@ -374,7 +374,7 @@ class KeptResponses:
             self._exchanges[str(made.get("id"))] = [*_items(asked), *output]
             self._made.update((str(object_of(item).get("id")), item) for item in output)
 
-    def _meant(self, item: Any) -> Any:
+    def _referred_item(self, item: Any) -> Any:
         """The item that a reference stands for. Raises `BadRequest`."""
         if not _is_reference(item):
             return item

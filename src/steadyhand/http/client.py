@@ -121,7 +121,7 @@ class HttpClient:
         if headers:
             head = _head(self._line, self._host_header, self._headers, headers)
         request = head % len(body) + body
-        connection = self._kept()
+        connection = self._idle_connection()
         if connection is not None:
             try:
                 return await self._exchange(connection, request, stamps, deadline)
@@ -155,7 +155,7 @@ class HttpClient:
         self._idle.clear()
         await asyncio.sleep(0)
 
-    def _kept(self) -> Connection | None:
+    def _idle_connection(self) -> Connection | None:
         now = perf_counter()
         while self._idle:
             connection = self._idle.pop()
@@ -187,7 +187,7 @@ class HttpClient:
             case _:
                 return str(error) or type(error).__name__
 
-    def _made(self) -> Connection:
+    def _new_connection(self) -> Connection:
         return Connection(freed=self._freed, lost=self._connections.discard, wake=self._wakes.wake)
 
     async def _connect_straight(self) -> Connection:
@@ -198,8 +198,8 @@ class HttpClient:
     async def _connect_plain(self, host: str, port: int) -> Connection:
         if not KERNEL_STAMPS:
             loop = asyncio.get_running_loop()
-            return (await loop.create_connection(self._made, sock=await connected_socket(host, port)))[1]
-        connection = self._made()
+            return (await loop.create_connection(self._new_connection, sock=await connected_socket(host, port)))[1]
+        connection = self._new_connection()
         connection.attach(await StampedSocket.connect(host, port, connection))
         return connection
 
@@ -212,7 +212,7 @@ class HttpClient:
         loop = asyncio.get_running_loop()
         try:
             made = await loop.create_connection(
-                self._made, sock=connected, ssl=self._context, server_hostname=self._host
+                self._new_connection, sock=connected, ssl=self._context, server_hostname=self._host
             )
         except BaseException:
             connected.close()

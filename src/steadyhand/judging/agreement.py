@@ -89,16 +89,16 @@ def shortfall(found: Agreement, bars: CalibrationConfig) -> str | None:
     if found.cases < bars.min_labels:
         return f"it was compared with {found.cases} labels, and `min_labels` is {bars.min_labels}"
     if bars.min_kappa is not None and (found.kappa is None or found.kappa < bars.min_kappa):
-        return f"its kappa is {_shown(found.kappa)}, and `min_kappa` is {bars.min_kappa:g}"
+        return f"its kappa is {_figure_text(found.kappa)}, and `min_kappa` is {bars.min_kappa:g}"
     limits: Mapping[str, tuple[Rate, float | None]] = {
         "false_pass": (found.false_pass, bars.max_false_pass),
         "false_fail": (found.false_fail, bars.max_false_fail),
     }
     for name, (rate, most) in limits.items():
         if most is not None and (rate.rate is None or rate.rate > most):
-            return f"its {name.replace('_', '-')} rate is {_shown(rate.rate)}, and `max_{name}` is {most:g}"
+            return f"its {name.replace('_', '-')} rate is {_figure_text(rate.rate)}, and `max_{name}` is {most:g}"
     return None
 
 
-def _shown(value: float | None) -> str:
+def _figure_text(value: float | None) -> str:
     return "not known" if value is None else f"{value:.3g}"

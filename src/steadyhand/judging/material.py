@@ -185,7 +185,7 @@ def _without(code: str, text: str) -> str:
 def defuse(text: str) -> str:
     """The text with hidden characters shown and markers broken."""
     text = text.replace("\r\n", "\n")
-    text = _UNUSUAL.sub(_shown, text)
+    text = _UNUSUAL.sub(_escaped, text)
     text = _OUR_MARKS.sub(lambda match: "".join(map(escaped, match[0])), text)
     return _CHAT_TOKENS.sub(lambda match: escaped(match[0]), text)
 
@@ -194,7 +194,7 @@ def escaped(character: str) -> str:
     return f"\\u{{{ord(character):x}}}"
 
 
-def _shown(match: re.Match[str]) -> str:
+def _escaped(match: re.Match[str]) -> str:
     character = match[0]
     if not _hidden(character) or _part_of_emoji(match):
         return character

@@ -254,7 +254,7 @@ class _Answer(Sheet):
 
     def chooses(self, check: Chooses) -> Ruling:
         if check.line is None:
-            return self._named(check)
+            return self._choice(check)
         lines = choosing_lines(self._text, check.options, check.line)
         chosen = {option for *_, option in lines}
         if self._struck or not lines:
@@ -318,7 +318,7 @@ class _Answer(Sheet):
             )
         return Ruling(answer=Certainty.CANNOT_TELL, why=f"no line of the form {check.line}")
 
-    def _named(self, check: Chooses) -> Ruling:
+    def _choice(self, check: Chooses) -> Ruling:
         """Without a `line`: the answer is the option and nothing else."""
         said = [option for option in check.options if names_option(self._text, option)]
         plain = tuple(word for sentence in self._sentences for word in sentence.words)
@@ -336,7 +336,7 @@ class _Answer(Sheet):
         unread = self._unread
         if self._struck or not self._sentences:
             return Ruling(answer=Certainty.CANNOT_TELL, why="the answer has parts that the reader cannot read")
-        named = [self._named(check) for check in self._beside if isinstance(check, Chooses) and check.line is None]
+        named = [self._choice(check) for check in self._beside if isinstance(check, Chooses) and check.line is None]
         if unread is None or any(found.answer is not Certainty.CANNOT_TELL and found.clause for found in named):
             return Ruling(answer=Certainty.YES, why="every clause was read by another check")
         return self._reading(Certainty.CANNOT_TELL, "no other check has read this with certainty", unread)

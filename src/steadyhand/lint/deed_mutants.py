@@ -48,7 +48,7 @@ def conduct_mutants(events: Sequence[AnyEvent]) -> Iterator[ConductMutant]:
         yield ConductMutant(operator="double", text=f"{deed.name} twice", events=doubled)
         for name, value in deed.params.items():
             wrong = _another(value)
-            changed = _changed(events, deed.at, {**deed.params, name: wrong})
+            changed = _with_params(events, deed.at, {**deed.params, name: wrong})
             yield ConductMutant(operator="argument", text=f"{deed.name} with {name}: {wrong!r}", events=changed)
         failed = _failed(events, deed.at)
         if not deed.failed:
@@ -120,7 +120,7 @@ def _renamed(event: AnyEvent) -> AnyEvent:
             return event
 
 
-def _changed(events: Sequence[AnyEvent], places: Sequence[int], params: Mapping[str, Any]) -> tuple[AnyEvent, ...]:
+def _with_params(events: Sequence[AnyEvent], places: Sequence[int], params: Mapping[str, Any]) -> tuple[AnyEvent, ...]:
     def changed(event: AnyEvent) -> AnyEvent:
         match event:
             case ActionTaken():

@@ -217,7 +217,7 @@ def _find(ref: PluginRef, folder: Path, installed: InstalledPlugins) -> Plugin |
         target = _entry_target(entry)
         origin = entry.value
         package_version = entry.dist.version if entry.dist is not None else None
-    plugin = msgspec.structs.replace(_made(target, ref), origin=origin)
+    plugin = msgspec.structs.replace(_plugin_of(target, ref), origin=origin)
     if plugin.version == "0" and package_version is not None:
         plugin = msgspec.structs.replace(plugin, version=package_version)
     if ref.version is not None:
@@ -246,7 +246,7 @@ def _attribute(module: ModuleType, attribute: str, where: str) -> Any:
     raise SetupError(f"{where} has no {attribute!r}{hint}")
 
 
-def _made(target: Any, ref: PluginRef) -> Plugin:
+def _plugin_of(target: Any, ref: PluginRef) -> Plugin:
     plugin = target
     if isinstance(target, PluginFactory):
         try:

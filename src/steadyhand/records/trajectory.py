@@ -83,18 +83,18 @@ def _same(action: ActionTaken, free: Mapping[Any, list[ActionTaken]]) -> ActionT
     for key in _keys(action)[:-1]:
         for one in free.get(key, ()):
             if key == action.call_id or may_be_same(action_names(one), action_names(action)):
-                return _taken(one, free)
+                return _removed(one, free)
     return None
 
 
 def _may_be_same(action: ActionTaken, free: Mapping[Any, list[ActionTaken]]) -> ActionTaken | None:
     for one in free.get(_keys(action)[-1], ()):
         if may_be_same(action_names(one), action_names(action)) and _agree(one.params, action.params):
-            return _taken(one, free)
+            return _removed(one, free)
     return None
 
 
-def _taken(one: ActionTaken, free: Mapping[Any, list[ActionTaken]]) -> ActionTaken:
+def _removed(one: ActionTaken, free: Mapping[Any, list[ActionTaken]]) -> ActionTaken:
     for known in _keys(one):
         free[known].remove(one)
     return one

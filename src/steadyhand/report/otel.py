@@ -250,7 +250,7 @@ def _steps(record: TrialRecord, names: _Names, root: str) -> Iterable[dict[str, 
                     "gen_ai.usage.input_tokens": event.usage.input_tokens if event.usage else None,
                     "gen_ai.usage.output_tokens": event.usage.output_tokens if event.usage else None,
                     "gen_ai.response.finish_reasons": [event.finish.reason.value] if event.finish else None,
-                    "gen_ai.output.messages": _said(event),
+                    "gen_ai.output.messages": _answer_text(event),
                     "steadyhand.purpose": event.purpose,
                     "error.type": event.error,
                 },
@@ -267,7 +267,7 @@ def _sent_ms(call: ModelCalled) -> float:
     return (call.timing.attempts[-1].sent_ms or 0.0) if call.timing.attempts else 0.0
 
 
-def _said(call: ModelCalled) -> str | None:
+def _answer_text(call: ModelCalled) -> str | None:
     parts: list[dict[str, Any]] = [] if call.text is None else [{"type": "text", "content": call.text}]
     parts += [
         {"type": "tool_call", "id": each.id, "name": each.name, "arguments": each.arguments} for each in call.tool_calls

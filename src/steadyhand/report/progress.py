@@ -166,7 +166,7 @@ class PlainProgress(SilentProgress):
     def trial_finished(self, record: TrialRecord) -> None:
         self._pace.count()
         judged = record.judged
-        parts = [judged.verdict.ljust(_WIDEST), _named(record.key)]
+        parts = [judged.verdict.ljust(_WIDEST), _trial_name(record.key)]
         if judged.latency_ms is not None:
             parts.append(wording.milliseconds(judged.latency_ms))
         if incidents := short_incidents(Incidents.of(record)):
@@ -242,7 +242,7 @@ class LiveProgress:
         if self._prices is not None:
             self._spent = self._spent.plus(cost_of_trial(record, self._prices).total)
         if record.judged.verdict is not Verdict.PASSED:
-            self._fell.append((record.judged.verdict, f"{_named(record.key)}: {one_line(record.judged.reason)}"))
+            self._fell.append((record.judged.verdict, f"{_trial_name(record.key)}: {one_line(record.judged.reason)}"))
 
     def noted(self, message: str) -> None:
         """May be called before the run has started, when there is no bar yet."""
@@ -299,7 +299,7 @@ class LiveProgress:
         return first_few(shown, _SHOWN)
 
 
-def _named(key: TrialKey) -> str:
+def _trial_name(key: TrialKey) -> str:
     return one_line(f"{key.scenario_id}#{key.index}" if key.index else key.scenario_id)
 
 

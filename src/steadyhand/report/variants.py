@@ -142,13 +142,13 @@ def pairs_to_show(reading: Reading) -> list[ShownPair]:
             if isinstance(finding, InvarianceFinding) or at < pairs.lost
         ]
         for _, original, varied in sorted(keys, key=lambda each: each[0])[:most]:  # one of each scenario first
-            one, other = _shown(reading.trial(original)), _shown(reading.trial(varied))
+            one, other = _shown_trial(reading.trial(original)), _shown_trial(reading.trial(varied))
             if one is not None and other is not None and len(found) < _MOST_PAIRS:
                 found.append(ShownPair(variant=finding.name, original=one, varied=other))
     return found
 
 
-def _shown(trial: TrialRecord | None) -> ShownTrial | None:
+def _shown_trial(trial: TrialRecord | None) -> ShownTrial | None:
     if trial is None:
         return None
     said = exported_transcript(trial)

@@ -170,7 +170,7 @@ class MockTable:
             try:
                 return await script
             except MockError as error:
-                failure = _named(mock, call, field, error)
+                failure = _with_mock_named(mock, call, field, error)
                 self._failed = self._failed or failure
                 raise failure from error
 
@@ -212,7 +212,7 @@ def _fault(mock: Mock, call: MockCall) -> ServiceFault:
     return ServiceFault(message, code=mock.error.code, status=mock.error.status, mock=mock.place)
 
 
-def _named(mock: Mock, call: MockCall, field: str, error: MockError) -> MockError:
+def _with_mock_named(mock: Mock, call: MockCall, field: str, error: MockError) -> MockError:
     return MockError(
         f"{mock.place}: the {field} of the mock of {mock.service or '*'}.{mock.method}, called as {call.name}: {error}"
     )

@@ -254,11 +254,11 @@ class _Expansion:
             scenario = first if not index else copy(entry.row) if copy is not None else None
             scenario = scenario or self._in_full(entry, problems)
             if scenario is not None:
-                scenarios.append(self._named(scenario, entry))
+                scenarios.append(self._with_own_id(scenario, entry))
         _add(problems, findings)
         return [] if findings.failed else scenarios
 
-    def _named(self, scenario: Scenario, entry: _Entry) -> Scenario:
+    def _with_own_id(self, scenario: Scenario, entry: _Entry) -> Scenario:
         place = entry.row.place()
         digest = hashlib.sha256(f"{scenario.digest}/{entry.row.content!r}".encode()).hexdigest()[:16]
         return msgspec.structs.replace(

@@ -210,14 +210,14 @@ def _label(spec: EvaluationSpec) -> str:
 # Making them
 
 
-class _Made(NamedTuple):
+class _Varied(NamedTuple):
     shown: str
     scenario: Scenario
 
 
 def variants_of(scenario: Scenario) -> Variants:
     """Those that apply to it: what is replaced must be in it, and a text must not be for another scenario."""
-    made = [_named(scenario, variant, each) for variant in scenario.variants for each in _made(scenario, variant)]
+    made = [_renamed(scenario, variant, each) for variant in scenario.variants for each in _versions(scenario, variant)]
     texts = [text for variant in scenario.variants for text in variant.texts if _is_for(text, scenario)]
     return Variants(made, tuple(text for text in texts if text.signed is None))
 
@@ -244,7 +244,7 @@ def _problems(variant: Variant, scenarios: Sequence[Scenario]) -> Iterator[Probl
         if not any(finds(one, _key_of(own, variant, key)) for one, own in pairs):
             yield problem(f"{describe(key)} is in nothing that the agent is told", "not-found")
             return
-    made = [(one, own, _made(one, own)) for one, own in pairs]
+    made = [(one, own, _versions(one, own)) for one, own in pairs]
     if not any(each for _, _, each in made) and not any(text.signed is None for text in variant.texts):
         yield problem(_WHY_NOT.get(_way(variant), "none of the cases has all of its texts"), "not-found")
     for one, own, found in made:
@@ -290,7 +290,7 @@ def _way(variant: Variant) -> str:
     return next((way for way in ("replace", "append", "typos", "shuffle", "texts") if getattr(variant, way)), "")
 
 
-def _made(scenario: Scenario, variant: Variant) -> list[_Made]:
+def _versions(scenario: Scenario, variant: Variant) -> list[_Varied]:
     draw = random.Random(f"{scenario.id}/{variant.name}")  # noqa: S311 -- the same text whenever it is made
     made: list[tuple[str, Scenario | None]] = []
     if variant.replace:
@@ -311,10 +311,10 @@ def _made(scenario: Scenario, variant: Variant) -> list[_Made]:
     for number, change in enumerate(questions, start=1):
         shown = f"{variant.name} {number}" if len(questions) > 1 else variant.name
         made.append((shown, None if change is None else with_question(scenario, change)))
-    return [_Made(shown, each) for shown, each in made if each is not None]
+    return [_Varied(shown, each) for shown, each in made if each is not None]
 
 
-def _named(scenario: Scenario, variant: Variant, made: _Made) -> Scenario:
+def _renamed(scenario: Scenario, variant: Variant, made: _Varied) -> Scenario:
     varied = as_variant(scenario, made.scenario, made.shown, variant.kind, variant.margin)
     if variant.kind == "same":
         return varied

@@ -150,10 +150,12 @@ class TrialIndex:
                 self._database.execute("COMMIT")
 
     def _columns(self) -> Iterator[tuple[Any, ...]]:
-        places = {key: (_shown(row_of(target)), _shown(target.name)) for key, target in self.header.targets.items()}
+        places = {
+            key: (_page_text(row_of(target)), _page_text(target.name)) for key, target in self.header.targets.items()
+        }
         for row in read_columns(self.path):
-            scenario, target = places.get(row.scenario_id) or (_shown(row.scenario_id), "")
-            words = _shown(f"{row.scenario_id}\n{row.name}\n{target}").casefold()
+            scenario, target = places.get(row.scenario_id) or (_page_text(row.scenario_id), "")
+            words = _page_text(f"{row.scenario_id}\n{row.name}\n{target}").casefold()
             stamp = f"{row.verdict} {row.outcome} {row.latency_ms} {row.size}"
             yield (*row[:-1], stamp, scenario, target, _rank(row.verdict, row.outcome, ""), words)
 
@@ -199,12 +201,12 @@ class TrialIndex:
             (
                 verdict,
                 outcome,
-                _shown(target),
-                _shown(judged.reason[:_MOST_WORDS]),
+                _page_text(target),
+                _page_text(judged.reason[:_MOST_WORDS]),
                 classes,
-                _shown(tags),
+                _page_text(tags),
                 _rank(verdict, outcome, classes),
-                _shown(words),
+                _page_text(words),
                 summary.position,
             ),
         )
@@ -317,6 +319,6 @@ def _line(row: tuple[Any, ...]) -> TrialLine:
     )
 
 
-def _shown(text: str) -> str:
+def _page_text(text: str) -> str:
     """As shown on a page, so that searching for the visible text finds it."""
     return str(written_out(text)).encode("utf-8", "backslashreplace").decode()

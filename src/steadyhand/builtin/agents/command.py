@@ -313,7 +313,7 @@ def read_line_of(raw: bytes) -> OutputLine:
         return _decoder.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise AgentError(
-            f"it wrote {_shown(raw)} to stdout ({error}); expected {_EXPECTED}; write everything else to stderr"
+            f"it wrote {_line_text(raw)} to stdout ({error}); expected {_EXPECTED}; write everything else to stderr"
         ) from error
 
 
@@ -325,7 +325,7 @@ def is_report(raw: bytes) -> bool:
         return False
 
 
-def _shown(raw: bytes) -> str:
+def _line_text(raw: bytes) -> str:
     """A line as quoted in messages."""
     return repr(shorten(raw.decode("utf-8", "replace"), _SHOWN))
 
@@ -350,4 +350,4 @@ def _stderr(said: str) -> str:
 
 
 def _late(raw: bytes) -> str:
-    return f"it wrote more lines after its reply, starting with {_shown(raw)}; a reply ends the turn"
+    return f"it wrote more lines after its reply, starting with {_line_text(raw)}; a reply ends the turn"

@@ -246,7 +246,7 @@ class ElizaosAgent:
             self._session, self._known = None, 0
             raise
         self._known = len(turn.messages) + 1
-        return Reply(text=_said(response), duration_ms=took_ms)
+        return Reply(text=_reply_text(response), duration_ms=took_ms)
 
     async def close(self) -> None:
         session, self._session = self._session, None
@@ -353,7 +353,7 @@ class ElizaosAgent:
             await trial.clock.sleep(_LOOK_AGAIN_S)
 
 
-def _said(response: Mapping[str, Any]) -> str:
+def _reply_text(response: Mapping[str, Any]) -> str:
     """What it said first, and what its last action said after that: the server passes on nothing else."""
     later = response.get("actionCallbacks")
     parts = [response, *([cast("Mapping[str, Any]", later)] if isinstance(later, Mapping) else [])]

@@ -118,15 +118,15 @@ class ElizaosApi:
         try:
             answer = msgspec.json.decode(raw, type=dict[str, Any]) if raw else {}
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            shown = self._shown(raw.decode("utf-8", "replace"))
+            shown = self._without_key(raw.decode("utf-8", "replace"))
             raise AgentError(f"{where} answered {status} without a JSON object: {shown!r}") from None
         if status in (401, 403):
             raise AgentError(f"{where} answered {status}; set {AUTH_VARIABLE} to the server's token")
         if not 200 <= status < 300:
-            raise AgentError(f"{where} answered {status}: {self._shown(_error(answer)) or 'no reason given'}")
+            raise AgentError(f"{where} answered {status}: {self._without_key(_error(answer)) or 'no reason given'}")
         return answer
 
-    def _shown(self, text: str) -> str:
+    def _without_key(self, text: str) -> str:
         text = text.replace(self._token, "***") if self._token else text
         return shorten(text, _SHOWN)
 

@@ -199,7 +199,7 @@ class TemplateAgent(HttpAgent):
         if self._options.session is not None and "start" not in self._sessions:
             self._take_session(wire.answer)
         if self._options.tool_calls is not None:
-            self._reporter.taken(self._taken(wire.answer, self._options.tool_calls))
+            self._reporter.taken(self._steps_at(wire.answer, self._options.tool_calls))
         return Reply(text=response.text)
 
     async def close(self) -> None:
@@ -242,7 +242,7 @@ class TemplateAgent(HttpAgent):
             raise AgentError(f"{self._name}: option session points to a {type(found).__name__}; expected text")
         self.session = str(found)
 
-    def _taken(self, answer: Any, path: str) -> list[AgentStep]:
+    def _steps_at(self, answer: Any, path: str) -> list[AgentStep]:
         """An answer without tool calls may leave them out, at the end of the path only, and not if it has nearly that
         name: the path is then probably wrong."""
         try:

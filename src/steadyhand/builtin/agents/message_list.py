@@ -288,7 +288,7 @@ def _begin(messages: Sequence[Mapping[str, Any]], turn: Turn) -> int:
     places = [
         number
         for number, message in enumerate(messages, start=1)
-        if role_of(message) == "user" and _said(message).strip() == said[-1]
+        if role_of(message) == "user" and _text_in(message).strip() == said[-1]
     ]
     return places[min(said.count(said[-1]), len(places)) - 1] if places else 0
 
@@ -318,7 +318,7 @@ def role_of(message: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _said(message: Mapping[str, Any]) -> str:
+def _text_in(message: Mapping[str, Any]) -> str:
     return "".join(_text_of(part.get("text")) for part in _parts(message.get("content")) if part.get("type") in _TEXTS)
 
 

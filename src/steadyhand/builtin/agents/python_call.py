@@ -372,7 +372,7 @@ class CallArguments:
         duration_ms: float = 0.0,
     ) -> AlreadyDone:
         """Report an action that has just ended, and its result. Raises `TypeError` or `ValueError` if it is invalid."""
-        with self._kept():
+        with self._keeping_faults():
             given = _checked_action(name, params, status, duration_ms)
             came_back = plain(result)
 
@@ -384,14 +384,14 @@ class CallArguments:
         return AlreadyDone()
 
     def thought(self, text: str) -> AlreadyDone:
-        with self._kept():
+        with self._keeping_faults():
             said = str(text)
         self._post(lambda: self._reporter.thought(said), "a thought")
         return AlreadyDone()
 
     def emit(self, event: AnyEvent) -> None:
         """Raises `TypeError` or `ValueError` for anything but a valid event."""
-        with self._kept():
+        with self._keeping_faults():
             checked = _checked_event(event)
         self._post(lambda: self._trial.emit(checked), f"an event ({type(event).__name__})")
 
@@ -403,7 +403,7 @@ class CallArguments:
         return self._bridge.blocking(service) if self._in_thread else service
 
     @contextlib.contextmanager
-    def _kept(self) -> Generator[None]:
+    def _keeping_faults(self) -> Generator[None]:
         """Remember an invalid report, because the agent may catch the exception and go on."""
         try:
             yield

@@ -216,7 +216,7 @@ class RemoteTrial:
         self._over = True
 
 
-class _Began:
+class _ProcessState:
     """The state of the process that trials share, as it was at the start."""
 
     def __init__(self) -> None:
@@ -298,7 +298,7 @@ class Host:
 
     def __init__(self, connection: socket.socket, done: asyncio.Event) -> None:
         self.channel: Channel = Channel(connection, serve=self._serve, hear=self._hear, lost=lambda _: done.set())
-        self._began = _Began()
+        self._process_state = _ProcessState()
         self._loaded: tuple[str, Path, CallLimits] | None = None
         self._agent: CallableAgent | None = None
         self._trial: RemoteTrial | None = None
@@ -344,7 +344,7 @@ class Host:
 
     async def open(self, opening: Opening, present: Present) -> None:
         assert self._loaded is not None
-        self._began.restore()
+        self._process_state.restore()
         os.environ.update(opening.variables)
         trial = self._trial = RemoteTrial(self, opening)
         trial.set(present)
@@ -378,7 +378,7 @@ class Host:
             await asyncio.wait(rest, timeout=_ENDING_S)
         if not all(task.done() for task in rest):
             return "a task of the agent did not end"
-        return self._began.clean_up()
+        return self._process_state.clean_up()
 
     async def attempt(self, number: int, request: ChatRequest, zero: float) -> ChatResponse:
         model: ChatModel = self._kept[number]

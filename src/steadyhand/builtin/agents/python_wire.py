@@ -225,7 +225,7 @@ class TrialRequests:
 
     def hear(self, name: str, payload: msgspec.Raw) -> None:
         """Handle a post. Raises `MalformedMessage`."""
-        verb, method = self._asked(name, posted=True)
+        verb, method = self._method_of(name, posted=True)
         given = read(payload, verb.arguments)
         try:
             method(*map(self._revived, msgspec.structs.astuple(given)))
@@ -233,10 +233,10 @@ class TrialRequests:
             raise MalformedMessage(f"malformed event: {error}") from error
 
     async def serve(self, name: str, payload: msgspec.Raw) -> Any:
-        verb, method = self._asked(name, posted=False)
+        verb, method = self._method_of(name, posted=False)
         return await verb.answered(method, read(payload, verb.arguments), self._revived)
 
-    def _asked(self, name: str, *, posted: bool) -> tuple[Verb, Callable[..., Any]]:
+    def _method_of(self, name: str, *, posted: bool) -> tuple[Verb, Callable[..., Any]]:
         """Raises `MalformedMessage` for what is not in the table, and for a part that this trial does not have."""
         verb, (part, _, method) = TRIAL_VERBS.get(name), name.partition(".")
         asked = None if verb is None else self._trial if part == "trial" else getattr(self._trial, part)

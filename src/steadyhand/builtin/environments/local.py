@@ -158,7 +158,7 @@ class LocalEnvironment:
         # Some event loops cut the text at the NUL instead of refusing it, and so run a different command.
         if any("\0" in text for text in (*argv, *env, *env.values())):
             raise WorkspaceError(
-                f"could not run {_shown(command)}: it, or one of its environment variables, contains a NUL character"
+                f"could not run {_line_of(command)}: it, or one of its environment variables, contains a NUL character"
             )
         self._make()
         self._commands += 1
@@ -183,7 +183,7 @@ class LocalEnvironment:
             with self._watched(mark):
                 return await run_command(prepared, lambda pid: kill_command(mark, after=pid))
         except (OSError, ValueError) as error:
-            raise WorkspaceError(f"could not run {_shown(command)}: {error}") from error
+            raise WorkspaceError(f"could not run {_line_of(command)}: {error}") from error
 
     @contextlib.contextmanager
     def _watched(self, mark: str) -> Generator[None]:
@@ -317,6 +317,6 @@ def _shell() -> str:
     return shutil.which("bash", path="/bin:/usr/bin:/usr/local/bin") or shutil.which("bash") or "/bin/sh"
 
 
-def _shown(command: str | Sequence[str]) -> str:
+def _line_of(command: str | Sequence[str]) -> str:
     text = command if isinstance(command, str) else " ".join(command)
     return repr(shorten(text, 200))

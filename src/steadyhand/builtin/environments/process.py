@@ -84,7 +84,7 @@ async def run_command(command: Command, kill_daemons: Callable[[int], None]) -> 
     """
     began = time.perf_counter()
     starting = asyncio.create_task(_start(command))
-    cancelled = await _done(starting)
+    cancelled = await _wait_uncancelled(starting)
     try:
         transport, watch = starting.result()
     except OSError as error:
@@ -156,12 +156,12 @@ async def _clear_up(transport: asyncio.SubprocessTransport, watch: _Watch, kill_
 async def _uninterrupted(work: Coroutine[Any, Any, None]) -> None:
     """Finish `work` even if we are cancelled, then propagate the cancellation."""
     task = asyncio.create_task(work)
-    if await _done(task):
+    if await _wait_uncancelled(task):
         raise asyncio.CancelledError
     task.result()
 
 
-async def _done(task: asyncio.Task[Any]) -> bool:
+async def _wait_uncancelled(task: asyncio.Task[Any]) -> bool:
     """Wait until it is done, even if we are cancelled meanwhile. Returns whether we were."""
     cancelled = False
     while not task.done():

@@ -347,13 +347,13 @@ async def run_confined(
         confined = msgspec.structs.replace(command, argv=argv, pass_fds=lent.passed)
         result = await run_command(confined, kill_daemons)
         os.set_blocking(lent.report, False)
-        if not result.timed_out and b'"exit-code"' not in _said(lent.report):
+        if not result.timed_out and b'"exit-code"' not in _read_report(lent.report):
             reason = result.stderr.strip() or f"bubblewrap ended with exit code {result.exit_code}"
             raise WorkspaceError(f"the sandbox could not be set up: {reason}")
         return result
 
 
-def _said(report: int) -> bytes:
+def _read_report(report: int) -> bytes:
     try:
         return os.read(report, 65536)
     except BlockingIOError:

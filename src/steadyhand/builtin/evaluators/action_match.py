@@ -134,7 +134,7 @@ class DeedList:
         offer = self._offer
         if offer is None:
             return None
-        missing = next((name for name in names if not offer.has(name) and not self._happened(name)), None)
+        missing = next((name for name in names if not offer.has(name) and not self._was_done(name)), None)
         if missing is None:
             return None
         if self.own_tools_unseen:
@@ -144,7 +144,7 @@ class DeedList:
             )
         return never_offered(missing, offer)
 
-    def _happened(self, name: str) -> bool:
+    def _was_done(self, name: str) -> bool:
         return any(deed.status != "rejected" and likeness(name, deed.names) != "no" for deed in self.all)
 
     @property

@@ -88,7 +88,7 @@ class DatabaseQuery:
         found = _json(next(iter(rows[0].values()))) if single else counted(len(rows), "row")
         wanted = f": {_json(params.expected_rows)}" if params.expected_rows else ""
         evidence = Evidence(
-            expected="; ".join(expected) + wanted, found=found, where=params.query.strip(), excerpt=_shown(rows)
+            expected="; ".join(expected) + wanted, found=found, where=params.query.strip(), excerpt=_rows_text(rows)
         )
         figures = {"rows": len(rows)}
         if problems:
@@ -177,7 +177,7 @@ def _json(value: Any) -> str:
     return shorten(json.dumps(value, ensure_ascii=False, default=str), 200)
 
 
-def _shown(rows: Rows) -> str:
+def _rows_text(rows: Rows) -> str:
     lines = [json.dumps(row, ensure_ascii=False, default=str) for row in rows[:_SHOWN_ROWS]]
     if len(rows) > _SHOWN_ROWS:
         lines.append(f"... {len(rows) - _SHOWN_ROWS} more")

@@ -146,7 +146,7 @@ async def _by_words(
             doubt = _Doubt(turn=turn, reading=read or _NOT_REPEATED)
     if doubt is not None:
         return await _by_judge_of_doubt(params, first, doubt, turns, context)
-    return _never(params, turns) if first is None else _held(params, first, turns)
+    return _never(params, turns) if first is None else _all_held(params, first, turns)
 
 
 async def withdrawn(text: str, forms: Sequence[str], *, after: int) -> str | None:
@@ -193,7 +193,7 @@ async def _by_judge_of_doubt(
         return unjudged.result
     since = first or number
     held = says_yes(judgement)
-    result = _held(params, since, turns) if held else _broken(params, since, doubt.turn, judgement.reasoning, turns)
+    result = _all_held(params, since, turns) if held else _broken(params, since, doubt.turn, judgement.reasoning, turns)
     return noted(result, judgement.note)
 
 
@@ -221,11 +221,11 @@ async def _by_judge(
             first = turn.turn_number if says_yes(judgement) else None
         elif not says_yes(judgement):
             return noted(_broken(params, first, turn, judgement.reasoning, turns), judgement.note)
-    result = _never(params, turns) if first is None else _held(params, first, turns)
+    result = _never(params, turns) if first is None else _all_held(params, first, turns)
     return noted(result, judgement.note) if judgement else result
 
 
-def _held(params: HoldsAcrossTurnsParams, first: int, turns: list[ConversationTurn]) -> EvaluationResult:
+def _all_held(params: HoldsAcrossTurnsParams, first: int, turns: list[ConversationTurn]) -> EvaluationResult:
     later = turns[-1].turn_number - first
     tested = f"and held in {counted(later, 'later turn')}" if later else "in the last turn, so no later turn tested it"
     return passed(

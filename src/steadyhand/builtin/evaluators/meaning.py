@@ -179,9 +179,9 @@ class MeaningEvaluator:
             ground = "presence" if found.answer is Certainty.NO and isinstance(check, Forbids) else None
             message = f"{found.why} (decided by the reader)"
             return replace(make(message, evidence=_evidence(found), rests_on=ground), decided_by="reader")
-        return await self._asked(params, found, result, context)
+        return await self._ask_judge(params, found, result, context)
 
-    async def _asked(
+    async def _ask_judge(
         self, params: MeaningParams, found: Ruling, result: ExecutionResult, context: EvaluationContext
     ) -> EvaluationResult:
         evidence = _evidence(found)

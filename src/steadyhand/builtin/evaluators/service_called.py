@@ -119,7 +119,7 @@ class ServiceCalledEvaluator:
             expected=f"{_target(params)} called {often}{_call_conditions(params)}",
             found=f"{count} of {counted(len(calls), 'service call')} matched",
             where=f"service calls of this {context.span}",
-            excerpt="\n".join(_shown(call) for call in calls[:20]) or None,
+            excerpt="\n".join(_call_text(call) for call in calls[:20]) or None,
         )
         figures = {"count": count}
         message = _call_summary(params, called, missed, count)
@@ -252,7 +252,7 @@ def _call_conditions(params: ServiceCalledParams) -> str:
     return by + with_conditions(asked, params.status)
 
 
-def _shown(call: ServiceCalled) -> str:
+def _call_text(call: ServiceCalled) -> str:
     passed_in = [repr(value) for value in call.args] + [f"{name}={value!r}" for name, value in call.input.items()]
     ending = f" -> error: {call.error}" if call.error is not None else ""
     return shorten(f"{call.service}.{call.method}({', '.join(passed_in)}){ending}", 500)

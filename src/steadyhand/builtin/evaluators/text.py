@@ -130,7 +130,7 @@ def subject(result: ExecutionResult, scope: Scope, context: EvaluationContext) -
         part = SubjectPart(label="reply", text=final_reply(result))
         return Subject(part, cut=result.truncated)
     messages = _transcript(result)
-    given = len(_given(result, context))
+    given = len(_opening_part(result, context))
     wanted = [
         SubjectPart(label=f"message {number} ({message.role})", text=message.content, number=number)
         for number, message in enumerate(messages, start=1)
@@ -153,7 +153,7 @@ def _transcript(result: ExecutionResult) -> tuple[Message, ...]:
     return result.transcript
 
 
-def _given(result: ExecutionResult, context: EvaluationContext) -> tuple[Message, ...]:
+def _opening_part(result: ExecutionResult, context: EvaluationContext) -> tuple[Message, ...]:
     """The messages the step began with, if `result` starts with them."""
     for step in context.scenario.steps:
         given = _opening(step, context)
@@ -411,7 +411,7 @@ def check_contains(subject: Subject, piece: str, *, case_sensitive: bool) -> Eva
     found = find(text, piece, case_sensitive=case_sensitive)
     expected = _expected("", quoted(piece), case_sensitive)
     if found is not None:
-        return passed(_contains(subject, piece, found), evidence=_seen(subject, expected, found))
+        return passed(_contains(subject, piece, found), evidence=_evidence(subject, expected, found))
     evidence = Evidence(expected=expected, found=_no_match(text), where=subject.label, excerpt=excerpt(text))
     if subject.cut:
         return inconclusive(f"{_lacks(subject, piece)}; but {_CUT}", evidence=evidence)
@@ -430,7 +430,9 @@ def check_absent(subject: Subject, piece: str, *, case_sensitive: bool) -> Evalu
             evidence=Evidence(expected=expected, found=_TIMED_OUT, where=subject.label, excerpt=excerpt(text)),
         )
     if found is not None:
-        return failed(_contains(subject, piece, found), evidence=_seen(subject, expected, found), rests_on="presence")
+        return failed(
+            _contains(subject, piece, found), evidence=_evidence(subject, expected, found), rests_on="presence"
+        )
     # A pass by absence has no place to point at.
     evidence = Evidence(expected=expected, found=_no_match(text), where=subject.label)
     if subject.cut:
@@ -457,7 +459,7 @@ async def check_pattern(subject: Subject, pattern: str, *, case_sensitive: bool)
         if subject.cut:
             return inconclusive(f"{message}; but {_CUT}", evidence=evidence)
         return failed(message, evidence=evidence)
-    evidence = _seen(subject, expected, span)
+    evidence = _evidence(subject, expected, span)
     message = f"{subject.label} matches {shown} ({evidence.where})"
     # An empty match means that something is absent: `^(?!.*password)`.
     ground = "absence" if span[0] == span[1] else None
@@ -479,7 +481,7 @@ def _lacks(subject: Subject, piece: str) -> str:
     return f"{subject.label} does not contain {quoted(piece)}{empty}"
 
 
-def _seen(subject: Subject, expected: str, span: Span) -> Evidence:
+def _evidence(subject: Subject, expected: str, span: Span) -> Evidence:
     text = subject.text
     part, offset = subject.part_at(span[0])
     return Evidence(

@@ -123,13 +123,13 @@ def read_object(answer: str, *, shown: str = "", nonce: str | None = None) -> di
     return value
 
 
-class _Found(NamedTuple):
+class _ObjectInText(NamedTuple):
     value: dict[str, Any]
     source: str
     at: int
 
 
-def _answered(text: str) -> list[_Found]:
+def _answered(text: str) -> list[_ObjectInText]:
     """The objects after the last closing thinking tag outside of them; earlier ones are drafts."""
     if _THINKING_TAG.match(text.lstrip()):
         raise UnreadableAnswer("it ends while still thinking")
@@ -142,16 +142,16 @@ def _answered(text: str) -> list[_Found]:
     return [each for each in found if each.at > tags[-1].start()]
 
 
-def _holds(found: _Found, at: int) -> bool:
+def _holds(found: _ObjectInText, at: int) -> bool:
     return found.at <= at < found.at + len(found.source)
 
 
-def _objects(text: str) -> list[_Found]:
-    found: list[_Found] = []
+def _objects(text: str) -> list[_ObjectInText]:
+    found: list[_ObjectInText] = []
     at = text.find("{")
     while at >= 0:
         value, end = _decode(text, at)
-        found.append(_Found(value, text[at:end], at))
+        found.append(_ObjectInText(value, text[at:end], at))
         at = text.find("{", end)
     return found
 

@@ -271,7 +271,7 @@ def _note(
     return JudgeNote(
         model=ballot.model,
         prompt_hash=ballot.prompt_hash,
-        raw=_SEPARATOR.join(_kept(vote.raw) for vote in votes),
+        raw=_SEPARATOR.join(_stored_answer(vote.raw) for vote in votes),
         self_judged=ballot.self_judged,
         confidence=round(sum(sure) / len(sure), 6) if sure else None,
         reasoning=winners[0].reasoning if winners else None,
@@ -291,7 +291,7 @@ def _no_majority(votes: Sequence[Vote], counts: Counter[str]) -> str:
     return f"no majority among the judge's {len(votes)} votes: {', '.join(tally)}"
 
 
-def _kept(raw: str) -> str:
+def _stored_answer(raw: str) -> str:
     """The raw answer as stored: valid Unicode, of a limited size."""
     return shorten(raw.encode("utf-8", "replace").decode("utf-8"), _RAW_LIMIT, keep="both", count=True)
 

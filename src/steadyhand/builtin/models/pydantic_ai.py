@@ -158,14 +158,14 @@ class BridgedModel:
         """What the library or the vendor's client raised, as a `ModelError`."""
         from pydantic_ai import exceptions
 
-        said = self._shown(str(error) or type(error).__name__)
+        said = self._masked(str(error) or type(error).__name__)
         match error:
             case TimeoutError():
                 return ModelError(
                     f"{self._name}: no complete answer within {limit:g} s", kind="timeout", retryable=True
                 )
             case exceptions.ModelHTTPError():
-                message = self._shown(message_in(error.body) or error.message)
+                message = self._masked(message_in(error.body) or error.message)
                 endpoint = Endpoint(host=self._name, key_variable="the vendor's key")
                 return status_error(
                     endpoint,
@@ -185,7 +185,7 @@ class BridgedModel:
                     f"{self._name}: {type(error).__name__}: {said}", kind="server", retryable=isinstance(error, OSError)
                 )
 
-    def _shown(self, text: str) -> str:
+    def _masked(self, text: str) -> str:
         for secret in self._secrets:
             text = text.replace(secret, "***")
         return shorten(text, 300)

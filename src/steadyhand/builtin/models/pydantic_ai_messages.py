@@ -37,7 +37,7 @@ def to_messages(messages: Sequence[Message]) -> list[ModelMessage]:
                 out.append(ModelRequest(parts=parts))
                 parts = []
             names.update((call.id, call.name) for call in message.tool_calls)
-            out.append(ModelResponse(parts=list(_said(message))))
+            out.append(ModelResponse(parts=list(_response_parts(message))))
         else:
             parts.append(_request_part(message, names))
     if parts:
@@ -56,7 +56,7 @@ def _request_part(message: Message, names: dict[str, str]) -> ModelRequestPart:
     return UserPromptPart(content=message.content)
 
 
-def _said(message: Message) -> Iterator[ModelResponsePart]:
+def _response_parts(message: Message) -> Iterator[ModelResponsePart]:
     if message.content:
         yield TextPart(content=message.content)
     for call in message.tool_calls:

@@ -121,11 +121,11 @@ class ScriptedRule(_Strict):
             return False
         if self.contains is not None and find(text, self.contains, case_sensitive=False) is None:
             return False
-        if self.match is not None and not _found(self.match, text):
+        if self.match is not None and not _contains(self.match, text):
             return False
         if self.system is not None:
             system = "\n".join(message.content for message in request.messages if message.role == "system")
-            return _found(self.system, system)
+            return _contains(self.system, system)
         return True
 
     def _for_purpose(self, purpose: str) -> bool:
@@ -155,7 +155,7 @@ def read_rules(path: Path) -> tuple[ScriptedRule, ...]:
     return tuple(rules.rules)
 
 
-def _found(pattern: str, text: str) -> bool:
+def _contains(pattern: str, text: str) -> bool:
     return search_now(pattern, text, case_sensitive=False, timeout_s=PATIENCE_S) is not None
 
 

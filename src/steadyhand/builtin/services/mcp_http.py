@@ -70,7 +70,7 @@ class _HttpLine:
     async def send(self, message: dict[str, Any]) -> None:
         """A request is posted by a task of its own: others can be sent before it is answered."""
         if "id" in message and "method" in message:
-            self._start(self._asked(message))
+            self._start(self._request(message))
             return
         with contextlib.suppress(CannotConnect, *_LOST):  # the next request will say so
             connection, response = await self._post("POST", msgspec.json.encode(message), self._headers(message))
@@ -94,7 +94,7 @@ class _HttpLine:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _asked(self, message: dict[str, Any]) -> None:
+    async def _request(self, message: dict[str, Any]) -> None:
         """Post a request and hand over what comes back: the server may send other messages before its answer."""
         try:
             connection, response = await self._post("POST", msgspec.json.encode(message), self._headers(message))
@@ -111,7 +111,7 @@ class _HttpLine:
         except _LOST as error:
             self._ends.failed(f"did not finish its answer: {error}")
         finally:
-            await self._done(connection, response)
+            await self._read_to_end(connection, response)
 
     async def _answered(self, number: int, response: Response) -> str | None:
         """What is wrong with the answer, or None. Raises as `Response.body` does."""
@@ -173,7 +173,7 @@ class _HttpLine:
         return found
 
     @staticmethod
-    async def _done(connection: Connection, response: Response) -> None:
+    async def _read_to_end(connection: Connection, response: Response) -> None:
         await response.end(0.05)
         connection.release() if response.complete else connection.close()
 

@@ -141,7 +141,9 @@ class PostgresDatabase:
             async with self._connected(_SETUP_S) as connection:
                 await connection.execute(f"SET lock_timeout = '10s'; DROP SCHEMA IF EXISTS {self._schema} CASCADE")
         except Refused as refusal:
-            raise WorkspaceError(f"could not drop the schema {self._schema} of {self._shown()}: {refusal}") from refusal
+            raise WorkspaceError(
+                f"could not drop the schema {self._schema} of {self._address()}: {refusal}"
+            ) from refusal
 
     @contextlib.asynccontextmanager
     async def _connected(self, timeout_s: float) -> AsyncGenerator[Any]:
@@ -155,9 +157,9 @@ class PostgresDatabase:
         except TimeoutError as error:
             raise Refused(f"it took longer than {timeout_s:g} s") from error
         except (OSError, driver.PostgresConnectionError) as error:
-            raise WorkspaceError(f"the PostgreSQL database {self._shown()} is gone: {_said(error)}") from error
+            raise WorkspaceError(f"the PostgreSQL database {self._address()} is gone: {_reason(error)}") from error
         except (driver.PostgresError, driver.InterfaceError, ValueError) as error:
-            raise Refused(_said(error)) from error
+            raise Refused(_reason(error)) from error
         finally:
             await self._disconnect(connection)
 
@@ -169,7 +171,9 @@ class PostgresDatabase:
             for kind in ("json", "jsonb"):
                 await connection.set_type_codec(kind, encoder=json.dumps, decoder=json.loads, schema="pg_catalog")
         except (OSError, TimeoutError, ValueError, driver.PostgresError, driver.InterfaceError) as error:
-            raise WorkspaceError(f"the PostgreSQL database {self._shown()} cannot be used: {_said(error)}") from error
+            raise WorkspaceError(
+                f"the PostgreSQL database {self._address()} cannot be used: {_reason(error)}"
+            ) from error
         return connection
 
     async def _disconnect(self, connection: Any) -> None:
@@ -179,7 +183,7 @@ class PostgresDatabase:
         except (OSError, TimeoutError, self._driver.PostgresError, self._driver.InterfaceError):
             connection.terminate()
 
-    def _shown(self) -> str:
+    def _address(self) -> str:
         """The URL without what may be a secret."""
         parts = urlsplit(self._given)
         return f"{parts.path.lstrip('/') or 'of the default name'!r} ({parts.hostname or 'this machine'})"
@@ -195,5 +199,5 @@ def _positional(params: Any) -> Sequence[Any]:
     return cast("Sequence[Any]", params or ())
 
 
-def _said(error: BaseException) -> str:
+def _reason(error: BaseException) -> str:
     return str(error) or type(error).__name__
