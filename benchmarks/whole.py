@@ -2,7 +2,8 @@
 
 Loading, planning, reading back, the table and the reports are included. The lean client makes the same calls with
 aiohttp, reads the text of each answer, searches it with the same patterns and writes a line of JSON; for an agent in
-Python it calls the function. CPU is that of the process and its children, a trial: (CPU with N trials - CPU with 1) /
+Python it starts a child with the function, and exchanges lines of JSON with it: the message, the action, its result
+and the answer. CPU is that of the process and its children, a trial: (CPU with N trials - CPU with 1) /
 (N - 1), for both, in alternation; the best of several rounds counts. The server is another process, which nobody
 counts. In the environment, `SIZE` and `ROUNDS` make it shorter or longer, `WORKLOADS` names some of the workloads, and
 `TREE` is the source of another version to measure.
@@ -201,23 +202,45 @@ def _lean(load: Workload, url: str, trials: int) -> None:
             passed = all(pattern.search(text) for pattern in patterns)
             lines.write(json.dumps({"trial": number, "passed": passed, "text": text}) + "\n")
 
-        if load.model is None:
-            asyncio.run(_calls(trials, keep))
-            return
         import uvloop
 
-        uvloop.run(_asks(load, url, trials, keep))
+        uvloop.run(_asks(load, url, trials, keep) if load.model is not None else _talks(trials, keep))
 
 
-async def _calls(trials: int, keep: Any) -> None:
-    names: dict[str, Any] = {}
-    exec(_AGENT, names)
+_CHILD = """\
+import asyncio, json, sys
 
-    async def action(name: str, given: object, result: object) -> object:
-        return result
+def send(told):
+    sys.stdout.write(json.dumps(told) + "\\n")
+    sys.stdout.flush()
+    return json.loads(sys.stdin.readline() or "null")
 
+async def action(name, given, result):
+    return send({"action": name, "given": given, "result": result})["result"]
+
+async def serve():
+    asked = json.loads(sys.stdin.readline())
+    while asked is not None:
+        asked = send({"answer": await answer(asked["message"], action)})
+
+asyncio.run(serve())
+"""
+
+
+async def _talks(trials: int, keep: Any) -> None:
+    """With one child, a line at a time."""
+    pipe = asyncio.subprocess.PIPE
+    child = await asyncio.create_subprocess_exec(sys.executable, "-c", _AGENT + _CHILD, stdin=pipe, stdout=pipe)
+    assert child.stdin is not None
+    assert child.stdout is not None
     for number in range(trials):
-        keep(number, await names["answer"](PROMPT, action))
+        told: dict[str, Any] = {"message": PROMPT}
+        while "answer" not in told:
+            child.stdin.write(json.dumps(told).encode() + b"\n")
+            told = json.loads(await child.stdout.readline())
+        keep(number, told["answer"])
+    child.stdin.close()
+    await child.wait()
 
 
 async def _asks(load: Workload, url: str, trials: int, keep: Any) -> None:

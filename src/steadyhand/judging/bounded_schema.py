@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import functools
 import json
+import threading
 import time
 from collections.abc import Collection, Iterator, Mapping
 from itertools import islice
@@ -38,12 +40,15 @@ def bounded_validator(schema: Mapping[str, Any], name: str = "json_schema", *, n
     `referencing.exceptions.Unresolvable`. Raises `ValueError` for a schema that it cannot bound, and if properties are
     to be `named`, for one with patterns instead; messages call it `name`.
     """
+    return _bounded(schema, _Bounds(name), name, named=named)
+
+
+def _bounded(schema: Mapping[str, Any], bounds: _Bounds, name: str, *, named: bool) -> Any:
     from jsonschema import validators
     from referencing import Registry
 
     _check_patterns(schema, name, named=named)
     base: Any = validators.validator_for(schema, default=validators.Draft202012Validator)
-    bounds = _Bounds(name)
     own = {
         "pattern": bounds.pattern,
         "patternProperties": bounds.pattern_properties,
@@ -60,15 +65,17 @@ def bounded_validator(schema: Mapping[str, Any], name: str = "json_schema", *, n
 
 def complaint(schema: Mapping[str, Any], value: Any, name: str) -> str | None:
     """What is wrong with the value, or None. Raises `ValueError` if the schema, called `name`, is invalid."""
-    from jsonschema import Draft202012Validator
     from jsonschema.exceptions import SchemaError, ValidationError, relevance
     from referencing.exceptions import Unresolvable
 
     try:
-        Draft202012Validator.check_schema(schema)
-        found: list[ValidationError] = list(
-            islice(bounded_validator(schema, name, named=False).iter_errors(value), _MOST_ERRORS)
-        )
+        written = json.dumps(schema)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} is not valid: {error}") from None
+    try:
+        validator, bounds = _prepared(written, name, threading.get_ident())
+        bounds.begin()
+        found: list[ValidationError] = list(islice(validator.iter_errors(value), _MOST_ERRORS))
     except SchemaError as error:
         raise ValueError(f"{name} is not valid: {error.message}") from None
     except Unresolvable as error:
@@ -77,6 +84,18 @@ def complaint(schema: Mapping[str, Any], value: Any, name: str) -> str | None:
         raise ValueError(f"{name} refers to itself endlessly") from None
     errors = sorted(found, key=relevance)
     return "; ".join(f"{error.json_path}: {shorten(error.message, _LONGEST)}" for error in errors[:5]) or None
+
+
+@functools.lru_cache(maxsize=64)
+def _prepared(written: str, name: str, thread: int) -> tuple[Any, _Bounds]:
+    """A validator and its bounds, for one value after another in this thread. A tool's schema is the same in every
+    call, and checking it takes a hundred times as long as checking a value. Raises what `complaint` handles."""
+    from jsonschema import Draft202012Validator
+
+    schema: dict[str, Any] = json.loads(written)
+    Draft202012Validator.check_schema(schema)
+    bounds = _Bounds(name)
+    return _bounded(schema, bounds, name, named=False), bounds
 
 
 _SUBSCHEMAS = frozenset(
@@ -168,12 +187,18 @@ def _is_inside(reference: str, schema: Mapping[str, Any], anchors: Collection[st
 
 
 class _Bounds:
-    """The keywords that could take forever, and how much one validator has used up."""
+    """The keywords that could take forever, and how much one validation has used up."""
 
     def __init__(self, name: str) -> None:
         self._name: str = name
-        self._until_s: float = time.thread_time() + within_limit(_MOST_S)
+        self._until_s: float = 0.0
         self._followed: int = 0
+        self.begin()
+
+    def begin(self) -> None:
+        """Nothing is used up yet."""
+        self._until_s = time.thread_time() + within_limit(_MOST_S)
+        self._followed = 0
 
     def limited(self, check: Any, *, counted: bool) -> Any:
         def run(*arguments: Any) -> Any:

@@ -102,3 +102,16 @@ def test_it_says_what_is_wrong(schema, value, said):
     complained = complaint(schema, value, "s")
     assert complained is not None
     assert complained.replace("['x-a']", ".x-a") == said
+
+
+def test_each_value_has_the_limits_to_itself():
+    schema = {"type": "array", "items": {"$ref": "#/$defs/any"}, "$defs": {"any": {}}}
+    for _ in range(3):
+        assert complaint(schema, [0] * 6_000, "`schema`") is None
+
+
+def test_schemas_of_one_name_are_told_apart():
+    schema = {"type": "string"}
+    assert complaint(schema, 1, "`schema`") == "$: 1 is not of type 'string'"
+    schema["type"] = "integer"
+    assert complaint(schema, 1, "`schema`") is None
