@@ -38,7 +38,9 @@ _RIGHT_NOW = (("right", "now"), ("right", "away"))
 _FORBIDDING = phrases("do not; don't; never; please do not; please don't; and do not; and don't")
 _FORBIDDEN = word_set("drive wait delay eat drink move touch use enter hang stay lift smoke run walk open")
 _POINTING = word_set("it that this one them these those so")
-_TURNS_DENIAL = word_set("only just hesitate wait delay forget fail postpone worry doubt afraid stop merely")
+_TURNS_DENIAL = word_set(
+    "only just hesitate wait delay forget fail postpone worry doubt afraid stop merely cancel skip ignore"
+)
 
 
 def normal(text: str) -> str:
@@ -167,7 +169,12 @@ def _outside(clause: Clause, span: Span) -> tuple[Phrase, Phrase]:
 
 
 def _is_denied(before: Phrase, language: str | None) -> bool:
-    return Mark.NEGATION in marks_of((*before, ""), language) and not _TURNS_DENIAL & set(before)
+    """Whether what stands before it denies it, and not another deed: "do not cancel it", "no need to pay for it"."""
+    marks = marks_of((*before, ""), language)
+    turned = [marks_of((*before[:at], *before[at + 1 :], ""), language) != marks for at in range(len(before))]
+    plain = [word for word, turns in zip(before, turned, strict=True) if not turns and word not in small_words()]
+    denied = Mark.NEGATION in marks and not _TURNS_DENIAL & set(before)
+    return denied and not unknown_words(plain, language)
 
 
 def _beside(clause: Clause, marks: frozenset[Mark], *, strict: bool) -> Ruling | None:
