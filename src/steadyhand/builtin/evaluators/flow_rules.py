@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from typing import Literal
 
 from steadyhand.language.answer import Certainty, Ruling
-from steadyhand.language.clauses import clauses
+from steadyhand.language.clauses import LEXICA, Clause, clauses, marks_of
 from steadyhand.language.lexicon import Mark, word_set
-from steadyhand.language.statements import CONTRARY, normal, small_words, stated
+from steadyhand.language.statements import CONTRARY, is_courtesy, normal, small_words, stated
 from steadyhand.records.base import Record
 from steadyhand.records.result import ConversationTurn
 
@@ -70,6 +70,9 @@ _DATED = re.compile(
     r"\d|\b(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec|mon|tues|wednes|thurs|fri|satur|sun)\w*\b",
     re.IGNORECASE,
 )
+_EMPTY = word_set("hello hi hey thanks thank yes no ok okay hm hmm see sure right nice great")
+"""What says nothing to any matter, beside the small words."""
+
 _AGREEING = word_set("yes yep yeah no nope ja nein oui non sí correct right exactly")
 _YES_OR_NO = word_set("is are was were do does did can could will would has have should shall may")
 
@@ -86,8 +89,9 @@ def _exchange(turns: Turns, least: int) -> Shown:
     """Whether the agent asks, and the user answers, that often."""
     read = [
         (turn.turn_number, _answers(turn.agent_response, following.user_input))
-        for turn, following in itertools.pairwise(turns)
         if "?" in turn.agent_response
+        else (turn.turn_number, _unmarked(turn.agent_response))
+        for turn, following in itertools.pairwise(turns)
     ]
     for answers in ((Certainty.YES,), (Certainty.YES, Certainty.CANNOT_TELL)):
         asked = [number for number, reading in read if reading.answer in answers]
@@ -98,24 +102,42 @@ def _exchange(turns: Turns, least: int) -> Shown:
     return Shown(answer=Certainty.NO)
 
 
+def _unmarked(said: str) -> Ruling:
+    """Whether something is said that has no sign of what is looked for: not if nothing is said, else it may be."""
+    words = {word for clause in clauses(said) for word in clause.folded}
+    if is_courtesy(said) or words <= small_words() | _EMPTY:
+        return Ruling(answer=Certainty.NO, why="it says nothing")
+    why = "it has none of the words that the rules know, but others may say it"
+    return Ruling(answer=Certainty.CANNOT_TELL, why=why, clause=said[:80])
+
+
 def _answers(question: str, reply: str) -> Ruling:
     """Whether the user answers; a question back is not an answer, and an insult may not be one."""
     read, asked = clauses(reply), [clause for clause in clauses(question) if Mark.QUESTION in clause.marks]
     words = {word for clause in read for word in clause.folded}
-    if not words or any(Mark.QUESTION in clause.marks for clause in read[-1:]):
-        return Ruling(answer=Certainty.NO, why="it is no answer", clause=reply[:80])
     openings = {clause.folded[0] for clause in asked}
     about = {word for clause in asked for word in clause.folded} - small_words()
     fits = (
-        (openings & _YES_OR_NO and read[0].folded[0] in _AGREEING)
+        (openings & _YES_OR_NO and read and read[0].folded[0] in _AGREEING)
         or _DATED.search(reply)
         or words & about
         or (len(words) <= 4 and "one" in words)
     )
-    if fits and not words & _ABUSE:
+    back = any(Mark.QUESTION in clause.marks for clause in read[-1:])
+    if not words or (back and not fits and _asks(read[-1])):
+        return Ruling(answer=Certainty.NO, why="it is no answer", clause=reply[:80])
+    if fits and not back and not words & _ABUSE:
         return Ruling(answer=Certainty.YES, why="it answers the question", clause=read[0].text)
     why = "it may not answer the question"
     return Ruling(answer=Certainty.CANNOT_TELL, why=why, clause=read[0].text, start=read[0].start, end=read[0].end)
+
+
+def _asks(clause: Clause) -> bool:
+    """Whether its words make a question, and not only its mark: "Red, I guess?" answers one."""
+    opening = clause.folded[0]
+    return any(opening in each.asked for each in LEXICA.values()) or Mark.QUESTION in marks_of(
+        clause.folded, clause.language
+    )
 
 
 def _problem_then_solution(turns: Turns) -> Shown:
@@ -161,9 +183,11 @@ def _stated(sign: re.Pattern[str], said: str, *, strict: bool = True, after: int
     """How what the sign stands for is said, and where its first place ends."""
     text = normal(said)
     spans = [match.span() for match in sign.finditer(text, after)]
+    if not spans:
+        return _unmarked(text[after:]), 0
     allowed = () if strict else (Mark.QUESTION, Mark.CONTRAST, Mark.WISH, Mark.HEDGE)
     rest = CONTRARY if strict else frozenset[Mark]()
-    return stated(text, spans, strict=strict, rest=rest, allowed=allowed), spans[0][1] if spans else 0
+    return stated(text, spans, strict=strict, rest=rest, allowed=allowed), spans[0][1]
 
 
 RULES: dict[FlowPattern, Callable[[Turns], Shown]] = {

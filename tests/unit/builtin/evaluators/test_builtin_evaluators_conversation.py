@@ -124,7 +124,7 @@ FLAT = talk("Hello", "Hello.", "Nice weather", "Yes.")
         ("clarification_cycle", SUPPORT, PASSED),
         ("clarification_cycle", talk("Hi", "Which card?", "Blue", "Done."), FAILED),
         ("empathy_then_solution", SUPPORT, PASSED),
-        ("empathy_then_solution", talk("Broken", "Please try a restart. I understand it is annoying."), FAILED),
+        ("empathy_then_solution", talk("Broken", "Please try a restart. I understand it is annoying."), INCONCLUSIVE),
         ("empathy_then_solution", talk("Broken", "I understand. Please try a restart."), PASSED),
         ("escalation_pattern", talk("Help", "I am transferring you to a specialist."), PASSED),
         ("escalation_pattern", talk("Help", "I will not escalate this."), FAILED),
@@ -139,14 +139,19 @@ FLAT = talk("Hello", "Hello.", "Nice weather", "Yes.")
         ("problem_then_solution", talk("I have a problem", "Here is what you can do: nothing."), INCONCLUSIVE),
         ("problem_then_solution", talk("I have a problem", "You can try to live with it."), INCONCLUSIVE),
         ("problem_then_solution", talk("I have a problem", "Please go away."), INCONCLUSIVE),
-        ("problem_then_solution", talk("I have a problem", "It has not been fixed."), FAILED),
+        ("problem_then_solution", talk("I have a problem", "It has not been fixed."), INCONCLUSIVE),
         ("problem_then_solution", talk("I have a problem", "I have fixed it. You can sign in now."), PASSED),
         (
             "empathy_then_solution",
             talk("Broken", "I understand, but I will not help. Please try a restart."),
             INCONCLUSIVE,
         ),
-        ("escalation_pattern", SUPPORT, FAILED),
+        ("escalation_pattern", SUPPORT, INCONCLUSIVE),
+        ("escalation_pattern", talk("Help", "Let me get my boss."), INCONCLUSIVE),
+        ("escalation_pattern", talk("Help", "Hello, thank you."), FAILED),
+        ("problem_then_solution", talk("It blinks red", "Hold the button for ten seconds."), INCONCLUSIVE),
+        ("question_then_answer", talk("Hi", "Tell me the colour.", "Red", "Fine."), INCONCLUSIVE),
+        ("question_then_answer", talk("Hi", "Which card?", "The blue one, I guess?", "Fine."), INCONCLUSIVE),
     ],
 )
 async def test_flow_by_rules_says_that_it_is(check, pattern, turns, verdict):
@@ -163,7 +168,7 @@ async def test_replies_made_to_be_slow_are_read_as_fast_as_others(check, piece):
     kinds = ["question_then_answer", "problem_then_solution", "empathy_then_solution", "escalation_pattern"]
     turns = talk(f"I have a problem {text}", f"I understand. {text}", text, text)
     result = await check({"type": "conversation_flow", "required_patterns": kinds}, turns)
-    assert result.verdict is FAILED
+    assert result.verdict is not PASSED
 
 
 async def test_a_judge_that_finds_every_pattern_and_says_no_contradicts_itself(check):
