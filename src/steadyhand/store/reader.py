@@ -206,13 +206,15 @@ class RunReader:
             with reading(self.path) as connection:
                 dictionary = _dictionary(connection)
                 query = f"SELECT position, {_STORED} FROM trial WHERE position > ? ORDER BY position LIMIT ?"  # noqa: S608
-                rows = connection.execute(query, (last, page)).fetchall()
-            for last, *columns in rows:  # noqa: B007 -- where the next page begins
-                yield _stored(columns, dictionary)
-            if len(rows) < page:
+                found = connection.execute(query, (last, page)).fetchall()
+                rows = [_stored(columns, dictionary) for _, *columns in found]
+            yield from rows
+            if len(found) < page:
                 return
+            last = found[-1][0]
             # Opening the file costs as much as a dozen short trials.
-            page = max(_PAGE, min(_LONGEST_PAGE, _PAGE_BYTES * page // sum(len(row[-1]) for row in rows)))
+            taken = sum(len(row.body) for row in rows if isinstance(row.body, bytes))
+            page = max(_PAGE, min(_LONGEST_PAGE, _PAGE_BYTES * page // max(1, taken)))
 
     def _in_place_of(self, row: _Stored, error: StoreError) -> TrialRecord:
         return TrialRecord(
@@ -325,7 +327,7 @@ _STORED = "scenario_id, idx, name, verdict, outcome, latency_ms, body"
 class _Stored(NamedTuple):
     key: TrialKey
     columns: tuple[str, str, str | None, float | None]
-    body: bytes
+    body: Any
     dictionary: bytes
 
 

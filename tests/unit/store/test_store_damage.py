@@ -294,6 +294,14 @@ def flaw_after(record, *statements):
     return RunReader.open(record).flaw()
 
 
+@pytest.mark.parametrize("column", ["scenario_id", "name"])
+def test_a_row_with_something_else_in_its_place_is_one_message(record, column):
+    """A damaged page can come back as such a row."""
+    change(record, "PRAGMA ignore_check_constraints=1", f"UPDATE trial SET {column}=x'00ff' WHERE position=7")
+    with pytest.raises(StoreError, match="cannot be read as a run record"):
+        list(RunReader.open(record).trials())
+
+
 def test_a_row_that_was_never_written_is_found(record):
     assert RunReader.open(record).flaw() is None
     copied = "INSERT INTO trial SELECT 201, scenario_id, 200, name, verdict, outcome, latency_ms, body FROM trial"
