@@ -78,7 +78,9 @@ def test_the_invented_value_is_the_evidence(reply, evidence):
         "You have 2 options.",
         "Would it be 84.50?",
         "If you paid 84.50, it is on its way.",
-        "Today is 2026-11-19.",
+        "Today is 2026-11-19, or 19.11.2026.",
+        "Please call us on 0800 555 1234.",
+        "It opens at 9, and I asked at 06:00.",
     ],
 )
 def test_what_is_no_evidence_of_an_invention(reply):
@@ -93,7 +95,26 @@ def test_what_another_tool_returned_or_can_be_computed_from_it_is_not_invented()
     assert ended("You pay 99.90 euros.", CALL, other, seen).fault.conduct == "made_it_up"
 
 
-@pytest.mark.parametrize("shows", [Shows(services="seen"), Shows(actions="seen"), None])
+def test_counts_and_totals_of_what_was_returned_are_not_invented():
+    rows = [{"id": 7001 + n, "amount": 10.5 + n} for n in range(15)]
+    listed = ServiceCalled(at_ms=3, service="crm", method="list", result=rows)
+    for reply in ("You have 15 invoices.", "All in all it is 262.5 euros.", "It is 10.5, so 11 euros."):
+        assert ended(reply, CALL, listed).fault.conduct == "cannot_tell"
+    rate = ServiceCalled(at_ms=3, service="crm", method="rate", result={"rate": 0.175, "at": "14:30"})
+    for reply in ("The rate is 17.5%.", "It was at 14:30."):
+        assert ended(reply, CALL, rate).fault.conduct == "cannot_tell"
+
+
+@pytest.mark.parametrize(
+    "shows",
+    [
+        Shows(services="seen"),
+        Shows(actions="seen"),
+        Shows(actions="partly_seen", services="seen"),
+        Shows(actions="seen", services="seen", served_only=True),
+        None,
+    ],
+)
 def test_where_another_tool_may_have_returned_it_nobody_is_accused(shows):
     assert ended("You pay 84.50 euros.", shows=shows).fault.conduct == "cannot_tell"
 
@@ -114,7 +135,11 @@ def test_a_fault_that_was_never_met_tells_nothing():
 
 def test_what_is_worse_than_the_outcome_stays():
     violated = EvaluationResult(verdict=Verdict.FAILED, message="m", type="invariant", severity=1.0)
+    forbidden = EvaluationResult(verdict=Verdict.FAILED, message="m", type="not_contains", rests_on="presence")
+    missing = EvaluationResult(verdict=Verdict.FAILED, message="m", type="string_contains")
     assert ended(COULD_NOT, evaluations=(violated,)).verdict is Verdict.FAILED
+    assert ended(COULD_NOT, evaluations=(missing, forbidden)).verdict is Verdict.FAILED
+    assert ended(COULD_NOT, evaluations=(missing,)).verdict is Verdict.PASSED
     assert ended(COULD_NOT, verdict=Verdict.ERROR).verdict is Verdict.ERROR
     assert ended(COULD_NOT, verdict=Verdict.INCONCLUSIVE).verdict is Verdict.INCONCLUSIVE
     assert ended("You pay 84.50 euros.", verdict=Verdict.INCONCLUSIVE).verdict is Verdict.FAILED
