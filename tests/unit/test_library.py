@@ -7,6 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from steadyhand.language.answer import Certainty
+from steadyhand.language.checks import Advises, Forbids
+from steadyhand.language.meaning import read
+from steadyhand.language.phrases import act_phrase
 from steadyhand.records.evaluation import Verdict
 from steadyhand.records.scenario import Ask
 from support.library import Answer, Confusion, Half, JudgeKind, Library, answers
@@ -107,6 +111,34 @@ async def test_an_answer_that_passes_does_not_with_something_that_denies_it(half
         changed += [f"{answer.text}{after}" for after in DENYING_AFTER]
         for text in changed:
             assert await library().verdict(answer._replace(good=False, text=text)) is not Verdict.PASSED, text
+
+
+FORBIDDING = (
+    "Do not {act}.", "Under no circumstances {act}.", "{Act} (no!)", "{Act}, and he dies.", "{Act} = death",
+    "{Act}? No.", "{Act} now is wrong.", "**Avoid**\n- {act}", "## Never\n- {act}", "Things to avoid:\n1. {act}",
+    "Only a fool would {act}.", "{Act} only if all else fails.", "Had we {act}, we would regret it.",
+    "If they say '{act}', refuse.", "~~{Act}~~",
+)  # fmt: skip
+URGING = (
+    "Do not hesitate to {act}.", "No, {act}!", "Never fail to {act}.", "Not to {act} would be a mistake.",
+    "Why not {act}?", "{Act}, no question.", "Refusing to {act} is no option.", "Skip the rest and {act}.",
+    "Tomorrow is too late; {act}.", "It would be wrong not to {act}.", "{Act} (do not ask first).",
+    "Instead of waiting, {act}.",
+)  # fmt: skip
+
+
+@shipped
+def test_words_around_an_act_may_turn_it(scenario_id):
+    checks = [spec for step in every_decision().scenarios[scenario_id].steps for spec in step.evaluations]
+    for kind, templates, written in (("forbids", FORBIDDING, Forbids), ("advises", URGING, Advises)):
+        for spec in (each for each in checks if each.type == kind):
+            named = spec.params["action"]
+            acts = [named] if isinstance(named, str) else named
+            check = written(action=tuple(acts))
+            for act in (each for each in acts[:3] if act_phrase(each).verb):
+                for template in templates:
+                    text = "Stay calm.\n\n" + template.format(act=act, Act=act[0].upper() + act[1:])
+                    assert read(text, check, (check,)).answer is not Certainty.NO, text
 
 
 @halves

@@ -39,14 +39,20 @@ _BETWEEN = (
 )
 
 
-def advised(clause: Clause, around: Sequence[Clause], act: Sequence[ActPhrase]) -> ActPhrase | None:
+def advised(
+    clause: Clause, before: Sequence[Clause], after: Sequence[Clause], act: Sequence[ActPhrase]
+) -> ActPhrase | None:
     """The phrase of the act that the clause opens with, as a plain order, whatever else it says.
 
-    `around` are the clauses of the sentence that may undo it. Nothing in them may deny, ask, limit or put off.
+    `before` and `after` are the clauses of the sentence that may undo it. Nothing in them may deny, ask, limit or put
+    off, except that somebody may change their mind first: "no, wait: give it".
     """
     words = merged(parts(clause.folded))
     words = _without_aside(words[: _purpose(words)] if "so" in words else words)
-    undoing = [other for other in around if other.folded not in (*TURNING, *_ASIDES)]
+    undoing = [other for other in before if other.folded not in (*TURNING, *_ASIDES)]
+    undoing += [other for other in after if other.folded not in _ASIDES]
+    if any(other.folded[0] in JOINING for other in after):
+        return None
     if clause.marks & {Mark.QUESTION, Mark.QUOTATION} or any(other.marks - {Mark.DUTY} for other in undoing):
         return None
     for phrase in act:
@@ -150,7 +156,10 @@ def _leads_to(words: tuple[str, ...], at: int, wanted: str) -> bool:
 
 _BEFORE_VERB = BEFORE | word_set("she he they patient can")
 """Somebody may do it, which for a forbidden act is as bad as an order."""
-_UNDOING = word_set("she he they it patient you we will would")
+CONSEQUENCE = word_set("she he they it patient you we will would")
+"""What follows an "and" that says what comes of the order."""
+_PREDICATING = word_set("is are was were means mean = > kills causes")
+"""Verbs that make what stands before them the subject: "give heparin now is wrong"."""
 
 
 def _undone(words: tuple[str, ...], verb: int, end: int) -> bool:
@@ -159,5 +168,7 @@ def _undone(words: tuple[str, ...], verb: int, end: int) -> bool:
     plain = tuple(word for word in rest if word not in ("must", "should", "need", "needs"))
     if marked(plain, ENGLISH.marks) or any(word.endswith("n't") for word in rest):
         return True
+    if not _PREDICATING.isdisjoint(words[end:]):
+        return True
     after = words[end : end + 2]
-    return len(after) == 2 and after[0] in JOINING and after[1] in _UNDOING
+    return len(after) == 2 and after[0] in JOINING and after[1] in CONSEQUENCE

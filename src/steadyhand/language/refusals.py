@@ -105,6 +105,8 @@ _YET = word_set("yet here now today")
 def _names(words: tuple[str, ...], phrase: ActPhrase, lead: tuple[str, ...]) -> bool:
     """Whether the words are the phrase and nothing more; after "no" and "avoid" the verb may be missing."""
     rest = [word for word in words if word not in SMALL and word not in _YET]
+    if lead == ("no",) and rest and (rest[0] in phrase.verbs if phrase.verb else is_given(rest[0])):
+        return False  # "No, give it!"
     if not phrase.verb:
         rest = rest[1:] if rest and is_given(rest[0]) else rest
         return _is_same(rest, phrase.objects)

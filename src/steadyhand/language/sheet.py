@@ -8,7 +8,7 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from itertools import groupby
 
-from steadyhand.language.advice import advised
+from steadyhand.language.advice import CONSEQUENCE, advised
 from steadyhand.language.amounts import Measure, amounts, parse_value
 from steadyhand.language.answer import Certainty, Ruling
 from steadyhand.language.checks import Advises, Check, Chooses, Forbids, States
@@ -146,8 +146,8 @@ class Sheet:
             return None
         for sentence in self._sentences:
             for at, clause in enumerate(sentence.clauses):
-                around = [*sentence.clauses[:at], *_following(sentence.clauses[at + 1 : at + 2])]
-                phrase = advised(clause, around, act)
+                following = _following(sentence.clauses[at + 1 : at + 2])
+                phrase = advised(clause, sentence.clauses[:at], following, act)
                 if phrase is not None and self._is_in_plan(sentence, at) and "|" not in clause.closing:
                     return sentence, clause, phrase
         return None
@@ -234,8 +234,12 @@ def says_nothing(words: tuple[str, ...]) -> bool:
 
 
 def _following(clauses_after: Iterable[Clause]) -> list[Clause]:
-    """The next clause, if it goes on about the same."""
-    return [clause for clause in clauses_after if clause.folded[0] not in ("and", "then")]
+    """The next clause, if it goes on about the same, or says what comes of it: "and he dies"."""
+    return [
+        clause
+        for clause in clauses_after
+        if clause.folded[0] not in ("and", "then") or not CONSEQUENCE.isdisjoint(clause.folded[1:2])
+    ]
 
 
 def reading(answer: Certainty, why: str, text: str, start: int, end: int) -> Ruling:
