@@ -111,7 +111,9 @@ def _reservation(parted: Sequence[tuple[str, ...]], at: int) -> str | None:
     if begins is not None or any(segment[0] in _OPENING and _condition(segment) == 0 for segment in parted[:at]):
         return "it is ordered only on a condition"
     waits = any(segment[0] in _FIRST for segment in parted[:at])
-    if waits or any(find(whole, phrase) is not None for phrase in _LATER) or _is_minutes_away(whole):
+    # A time after an "and" may be that of something else: "give it and look again in ten minutes".
+    own = tuple(itertools.takewhile(lambda word: word not in JOINING, whole))
+    if waits or any(find(own, phrase) is not None for phrase in _LATER) or _is_minutes_away(own):
         return "it is put off"
     if order[0] != "whether" and any(find(order, phrase) is not None for phrase in _OTHERS):
         return "somebody else is to decide"

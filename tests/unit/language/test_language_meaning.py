@@ -662,3 +662,8 @@ def test_the_page_shows_how_sure_the_reader_is():
         ]
         decided = sum(answer is not UNSURE for answer in found)
         assert f"| {name} | {decided} of {len(found)} |" in page, f"{decided} of {len(found)}"
+
+
+def test_a_time_after_and_may_be_of_something_else():
+    assert read("Give adrenaline in 20 minutes.", NOW, (NOW, REST)).answer is NO
+    assert read("Give adrenaline and look at her again in 20 minutes.", NOW, (NOW, REST)).answer is UNSURE
