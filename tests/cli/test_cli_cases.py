@@ -121,6 +121,18 @@ def test_lint_tells_cases_that_no_check_tells_apart(triage):
     assert "cases-alike" in triage("lint", "t.yaml").out
 
 
+def test_lint_looks_into_groups_and_a_scenario_ignores_for_its_table(triage):
+    group = 'any_of: [{check_type: contains, pattern: "{{ ward }}"}, {check_type: contains, pattern: nobody}]'
+    text = SCENARIO.replace('check_type: contains, pattern: "{{ ward }}"', group)
+    triage.write("t.yaml", text)
+    write_rows(triage, [[*row, "spare"] for row in ROWS])
+    found = triage("lint", "t.yaml").out
+    assert "cases-alike" not in found
+    assert "unused-column" in found
+    triage.write("t.yaml", f"x-lint-ignore: unused-column\n{text}")
+    assert "unused-column" not in triage("lint", "t.yaml").out
+
+
 def test_lint_makes_checks_that_cannot_be_told_from_a_pattern(triage):
     check = 'check_type: advises, action: ["send him to {{ ward }}", "send him to {{ other }}"], judge_criterion: c'
     text = SCENARIO.replace('check_type: contains, pattern: "{{ ward }}"', check)

@@ -66,7 +66,7 @@ def lint(
     scenarios = [*loaded.scenarios, *combinations]
     # Combinations of a matrix mostly agree: report what they share only once.
     found = lint_scenarios(scenarios, lambda scenario, answer: passes(scenario, registries, answer))
-    ignores = FileIgnores()
+    ignores = FileIgnores({each.case.place.file: each.place.file for each in scenarios if each.case is not None})
     faults = ignores.faults(scenario.place.file for scenario in scenarios)
     unoffered = check_offers(scenarios, Casts(settings, registries))
     every = list(dict.fromkeys([*loaded.problems, *found, *unoffered, *faults]))

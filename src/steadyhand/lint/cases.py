@@ -10,7 +10,7 @@ import msgspec
 from steadyhand.lint.scenario import is_told_by_patterns, lint_scenario, passed_by
 from steadyhand.records.base import counted, shorten
 from steadyhand.records.location import Place, Problem
-from steadyhand.records.scenario import Scenario, evaluation_specs
+from steadyhand.records.scenario import Scenario, leaf_specs
 
 _TRIED = 10
 """Each case is tried on the answers of this many of the next ones."""
@@ -52,7 +52,7 @@ def _alike(cases: Sequence[Scenario], passes: Passes | None) -> Problem | None:
     """A finding if all cases have the same checks, or if the checks of some accept a good answer to another."""
     if len(cases) < 2:
         return None
-    checks = [[(spec.type, spec.params) for spec in evaluation_specs(each)] for each in cases]
+    checks = [[(spec.type, spec.params) for spec in leaf_specs(each)] for each in cases]
     if checks[0] and all(each == checks[0] for each in checks):
         message = f"all {len(cases)} cases have the same checks, so one answer passes them all; use a column in a check"
         return _finding(cases[0], message)

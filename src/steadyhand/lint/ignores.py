@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, cast
 
 from steadyhand.records.location import Problem
@@ -63,13 +63,18 @@ def unknown_code(code: str) -> str | None:
 class FileIgnores:
     """What the files themselves switch off. Each file is read once, when it is first asked about."""
 
-    def __init__(self) -> None:
+    def __init__(self, tables: Mapping[str, str] | None = None) -> None:
+        """`tables` are files with cases, which switch nothing off, and the scenario that does it for them."""
+        self._tables: Mapping[str, str] = tables or {}
         self._documents: dict[str, Document | None] = {}
 
     def covers(self, problem: Problem) -> bool:
         """Whether the problem's file switches its code off, as a whole or for the check in question."""
-        document = self._document(problem.place.file)
-        return document is not None and problem.code in _ignored(document.data, problem.place.path)
+        document, path = self._document(problem.place.file), problem.place.path
+        data: Any = None if document is None else document.data
+        if not isinstance(data, dict):
+            document, path = self._document(self._tables.get(problem.place.file, "")), ""
+        return document is not None and problem.code in _ignored(document.data, path)
 
     def faults(self, files: Iterable[str]) -> list[Problem]:
         """What is wrong with the `x-lint-ignore` of these files."""

@@ -20,6 +20,7 @@ from steadyhand.records.location import Place, Problem
 from steadyhand.records.scenario import CaseOrigin, Scenario
 from steadyhand.spec.agent import Catalogue
 from steadyhand.spec.agent_shapes import CasesShape
+from steadyhand.spec.discovery import nearest_file
 from steadyhand.spec.matrix_axes import show_value
 from steadyhand.spec.patterns import is_blank
 from steadyhand.spec.quoting import CannotQuote
@@ -89,7 +90,9 @@ def _table(settings: CasesShape, document: Document, *, inline: bool) -> Table:
         path = os.path.normpath(os.path.join(document.folder, settings.file))  # noqa: PTH118
         if not os.path.exists(path):  # noqa: PTH110
             place = document.locate(("cases", "file"))
-            message = f"expected a file with cases, relative to the scenario; found none at `{path}`"
+            message = (
+                f"expected a file with cases, relative to the scenario; found none at `{path}`{nearest_file(path)}"
+            )
             raise TableError(place, message, "missing-file")
         table = read_table(path)
     if not 0 < len(table.rows) <= MAX_CASES:

@@ -88,7 +88,7 @@ def _expand(given: str, skipped: list[tuple[str, str]]) -> tuple[list[tuple[str,
     if os.path.exists(given):  # noqa: PTH110
         return [], _problem(given, "expected a file or folder, found a pipe or device", "unreadable")
     if not glob.has_magic(given):
-        return [], _problem(given, f"no such file or folder{_existing_spelling(given)}", "missing-file")
+        return [], _problem(given, f"no such file or folder{nearest_file(given)}", "missing-file")
     matches = sorted(glob.glob(given, recursive=True), key=_natural)  # noqa: PTH207
     expanded: list[tuple[str, bool]] = []
     for match in matches:
@@ -99,7 +99,7 @@ def _expand(given: str, skipped: list[tuple[str, str]]) -> tuple[list[tuple[str,
     return expanded, None if expanded else _problem(given, "the pattern matches no .yaml or .yml files", "no-match")
 
 
-def _existing_spelling(given: str) -> str:
+def nearest_file(given: str) -> str:
     """A hint at a similar name in the same folder."""
     folder, name = os.path.split(given.rstrip("/\\"))
     try:

@@ -13,7 +13,7 @@ from typing import Any, cast
 from steadyhand.records.evaluation import GROUPS
 from steadyhand.records.location import Place, Problem
 from steadyhand.spec.agent import evaluation_lists
-from steadyhand.spec.discovery import show_file
+from steadyhand.spec.discovery import nearest_file, show_file
 from steadyhand.spec.validation import FieldPath, Findings, advice, describe, mappings, with_value
 from steadyhand.spec.yaml import Document, read_document
 
@@ -81,7 +81,7 @@ def with_base(document: Document, findings: Findings) -> Document:
         return document
     path = os.path.normpath(os.path.join(document.folder, given))  # noqa: PTH118
     if not os.path.exists(path):  # noqa: PTH110
-        findings.error((EXTENDS,), f"expected a file to extend, found none at `{path}`", "missing-file")
+        findings.error((EXTENDS,), f"expected a file, found none at `{path}`{nearest_file(path)}", "missing-file")
         return document
     base, problems = read_document(path, show_file(path, os.getcwd()))  # noqa: PTH109
     for problem in problems:
@@ -196,7 +196,9 @@ class PartFiles:
             findings.add(problem)
         if found is None or problems:
             if not os.path.exists(file):  # noqa: PTH110
-                findings.error(path, f"expected a file with {section}, found none at `{file}`", "missing-file")
+                findings.error(
+                    path, f"expected a file with {section}, found none at `{file}`{nearest_file(file)}", "missing-file"
+                )
             return None
         known = cast("dict[str, Any]", found.data.get(section) or {})
         if part not in known:

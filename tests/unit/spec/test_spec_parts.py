@@ -85,7 +85,7 @@ def test_checks_that_are_replaced_are_a_warning(read):
         (
             OWN.replace("base.yaml", "none.yaml"),
             BASE,
-            "own.yaml:1:10: extends: expected a file to extend, found none at `none.yaml`",
+            "own.yaml:1:10: extends: expected a file, found none at `none.yaml`",
         ),
         (OWN, "- a\n", "own.yaml:1:10: extends: expected a scenario in `base.yaml`, found a list"),
         (OWN.replace("base.yaml", ""), BASE, "own.yaml:1:9: extends: expected the name of a file, found null"),
