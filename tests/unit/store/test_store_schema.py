@@ -14,7 +14,7 @@ from steadyhand.store.reader import RunReader
 from steadyhand.store.writer import RunWriter
 from support.sample_trials import HEADER
 
-SHAPE = "7d2825c7df4e"
+SHAPE = "718dbb65c857"
 """The digest of format 3. A field added at the end with a default, or an added kind of event, gives a new digest for
 the same format; anything else is a new format."""
 
