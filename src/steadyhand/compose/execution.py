@@ -251,7 +251,7 @@ class Execution:
     def _writer(self) -> RunWriter:
         run = self._run
         if run.record is not None:
-            return RunWriter.open(run.record, redactor=run.redactor)
+            return RunWriter.open(run.record, redactor=run.redactor, proved=run.proved)
         prints = run.fingerprints()
         self._header = msgspec.structs.replace(self._header, fingerprints=prints)
         if run.settings.options.shard is not None:

@@ -56,7 +56,7 @@ def resume_run(record: Path, here: Settings, **where: Any) -> Resumed:
         ) from error
     planned = run.planned
     changes = _version(reader.header) + _changes(reader, set(planned.per_scenario()), prints)
-    missing = reader.to_do()
+    missing, run.proved = reader.to_do(), reader.proved
     gone = dict.fromkeys(key.scenario_id for key in missing if not planned.has(key) and key.scenario_id in prints)
     changes += [f"{scenario_id}: fewer trials than before" for scenario_id in gone]
     decisions = run.decisions()

@@ -43,6 +43,7 @@ from steadyhand.records.scenario import Scenario, VariantOrigin, evaluation_spec
 from steadyhand.redaction import Redactor
 from steadyhand.store.reader import RunReader, new_run_id
 from steadyhand.store.schema import still_to_do
+from steadyhand.store.seal import Seal
 from steadyhand.version import __version__
 
 _MOST_SOURCES = 8 * 1024 * 1024
@@ -98,6 +99,8 @@ class Run:
         self._check_scenarios(checking=checking)
         self.providers: dict[str, ModelFacts] = providers_of(self.casts.all(self.scenarios))
         header, self.record = begun if begun is not None else (None, None)
+        self.proved: Seal | None = None
+        """The seal that the record was found to fit, for a resume."""
         seed = header.seed if header is not None else self.settings.seed
         self.seed: int = seed if seed is not None else secrets.randbelow(2**31)
         self.planned: Plan = Plan(self.scenarios, seed=self.seed, trials=options.trials, numbers=numbers)

@@ -31,7 +31,7 @@ from steadyhand.store.schema import (
     reading,
     still_to_do,
 )
-from steadyhand.store.seal import read_seal, seal_of
+from steadyhand.store.seal import Seal, read_seal, seal_of
 
 _PAGE = 64
 _LONGEST_PAGE = 1_024
@@ -61,11 +61,13 @@ class TrialSums(NamedTuple):
         return TrialSums(self.trials + len(numbers), self.numbers + sum(numbers))
 
 
-_PLANNED_VERDICTS = """
-SELECT plan.scenario_id, plan.idx, trial.verdict FROM plan LEFT JOIN trial
-ON trial.position = plan.position AND trial.scenario_id = plan.scenario_id AND trial.idx = plan.idx
-ORDER BY plan.position
-"""
+_DECIDED = ", ".join(f"'{verdict}'" for verdict in Verdict if not still_to_do(verdict))
+_TO_DO = f"""
+SELECT scenario_id, idx FROM plan WHERE NOT EXISTS (
+  SELECT 1 FROM trial WHERE trial.position = plan.position AND trial.scenario_id = plan.scenario_id
+  AND trial.idx = plan.idx AND trial.verdict IN ({_DECIDED})
+) ORDER BY position
+"""  # noqa: S608
 
 
 class RunReader:
@@ -81,6 +83,8 @@ class RunReader:
         self.header: RunHeader = header
         self._unreadable: frozenset[TrialKey] | None = None
         self._sealed: bool | None = None
+        self.proved: Seal | None = None
+        """The seal that the record was found to fit, once it was read."""
 
     @classmethod
     def open(cls, path: Path) -> RunReader:
@@ -141,6 +145,7 @@ class RunReader:
                     self._sealed = sealed is not None and sealed == seal_of(connection)
                 except TypeError:
                     self._sealed = False
+                self.proved = sealed if self._sealed else None
         return self._sealed
 
     def kept(self, name: str) -> bytes | None:
@@ -241,11 +246,11 @@ class RunReader:
         """The planned trials that a resume has to run, in order."""
         unreadable = self.unreadable()
         with reading(self.path) as connection:
-            found = (
-                (key_of(scenario_id, index), None if verdict is None else Verdict(verdict))
-                for scenario_id, index, verdict in connection.execute(_PLANNED_VERDICTS)
-            )
-            return [key for key, verdict in found if still_to_do(verdict) or key in unreadable]
+            found = [key_of(scenario_id, index) for scenario_id, index in connection.execute(_TO_DO)]
+        if unreadable.issubset(found):
+            return found
+        again = unreadable.union(found)
+        return [entry.key for entry in self.plan() if entry.key in again]
 
     def planned_digests(self) -> dict[str, str]:
         """The digest that each scenario's trials were planned with."""

@@ -151,8 +151,9 @@ class RunWriter:
             raise StoreError(f"the run record {path} cannot be created: {error}") from error
 
     @classmethod
-    def open(cls, path: Path, *, redactor: Redactor | None = None) -> RunWriter:
-        """Continue an existing record. Raises `StoreError` if it cannot be written or is not a run record."""
+    def open(cls, path: Path, *, redactor: Redactor | None = None, proved: Seal | None = None) -> RunWriter:
+        """Continue an existing record. `proved` is the seal that it was found to fit a moment ago: if that is still its
+        seal, it is not read again. Raises `StoreError` if it cannot be written or is not a run record."""
         if not path.is_file():
             raise StoreError(f"there is no run record at {path}")
         lock = RunLock.take(path)
@@ -165,7 +166,7 @@ class RunWriter:
             recognise(connection, path)
             connection.execute("PRAGMA journal_mode=WAL")
             connection.execute("PRAGMA synchronous=NORMAL")
-            _give_up_unreadable(connection, path)
+            _give_up_unreadable(connection, path, proved)
             return cls(path, connection, lock, redactor or Redactor())
         except (sqlite3.Error, StoreError, ValueError, TypeError) as error:
             connection.close()
@@ -380,7 +381,7 @@ class RunWriter:
         return StoreError(f"trial {row.key} was written to {self.path} by another process in the meantime")
 
 
-def _give_up_unreadable(connection: sqlite3.Connection, path: Path) -> None:
+def _give_up_unreadable(connection: sqlite3.Connection, path: Path, proved: Seal | None) -> None:
     """A trial that cannot be read back is an error, which may be rerun, whatever its row says. The rest is sealed
     again, unless the damage is to what no trial shows."""
     reader = RunReader.open(path)
@@ -390,7 +391,7 @@ def _give_up_unreadable(connection: sqlite3.Connection, path: Path) -> None:
             f"the run record {path} cannot be continued: its header, its plan or its dictionary is not as it was "
             "written (checksum mismatch); see what `steadyhand show` can read, and start a new run"
         )
-    whole = reader.as_sealed()
+    whole = (sealed is not None and sealed == proved) or reader.as_sealed()
     connection.execute("BEGIN IMMEDIATE")
     for key in () if whole else reader.unreadable():
         connection.execute(
@@ -427,12 +428,16 @@ class Positions:
             else:
                 self._note_each(connection, scenario_id)
         self.planned: bool = bool(self._spans or self._single)
-        self._next: int = 1
-        rows = connection.execute("SELECT scenario_id, idx, verdict, position FROM trial ORDER BY position")
-        for scenario_id, index, verdict, position in rows:
-            if not self.planned:
-                self._single[scenario_id, index] = position
-            self.note(position, Verdict(verdict))
+        self._next: int
+        if not self.planned:
+            rows = connection.execute("SELECT scenario_id, idx, position FROM trial")
+            self._single = {(scenario_id, index): position for scenario_id, index, position in rows}
+        last = connection.execute("SELECT coalesce(max(position), 0) FROM trial").fetchone()[0]
+        self._verdicts = [None] * (last + 1)
+        self._next = last + 1
+        known = {verdict.value: verdict for verdict in Verdict}
+        for position, verdict in connection.execute("SELECT position, verdict FROM trial"):
+            self._verdicts[position] = known.get(verdict) or Verdict(verdict)
 
     def _note_each(self, connection: sqlite3.Connection, scenario_id: str) -> None:
         rows = connection.execute("SELECT idx, position FROM plan WHERE scenario_id=?", (scenario_id,))
