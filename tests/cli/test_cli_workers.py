@@ -17,7 +17,7 @@ from steadyhand.records.evaluation import Verdict
 from steadyhand.testing import Answer
 from support.forked_child import forked
 from support.loopback import Loopback
-from support.shell import DECISION, UNTIMED
+from support.shell import DECISION, RIGHT, UNTIMED
 from support.timeless import timeless
 
 pytestmark = pytest.mark.system
@@ -448,3 +448,42 @@ def test_a_worker_that_is_stopped_is_replaced_and_nothing_runs_twice(batch):
     assert reader.finished
     assert reader.counts()[Verdict.PASSED] == 300
     assert len({trial.key for trial in reader.trials()}) == 300
+
+
+BUSY = """\
+id: busy
+name: Checks that compute
+description: Each looks through the whole answer.
+agent: model
+environment: {type: local}
+run:
+  - input: What now?
+    evaluations:
+"""
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one processor")
+def test_workers_run_trials_that_compute_unless_they_are_few_or_wait(batch):
+    answer = " ".join(f"call {number} for help now and stay with me," for number in range(300))
+    checks = "".join(
+        f"      - {{type: regex_match, pattern: '(?:\\w+\\W+)*?call {299 - at} for'}}\n" for at in range(10)
+    )
+    batch.write("busy.yaml", f"{BUSY}{checks}judgment: {{strategy: all_pass}}\n")
+    batch.replies(f'rules:\n  - reply: "{answer}"\n')
+    ended = batch("run", "busy.yaml", "--trials", "1500", "--seed", "7")
+    assert ended.code == 0, ended.err
+    assert re.search(r"note: \d+ workers run the rest", ended.err), ended.err
+    trials = list(batch.reader().trials())
+    assert [trial.key.index for trial in trials] == list(range(1500))
+    assert {trial.ran_on and trial.ran_on.worker for trial in trials} >= {None, "worker 1", "worker 2"}
+    batch.record().unlink()
+
+    batch.replies(RIGHT)
+    ended = batch("run", "untimed.yaml", "--trials", "1000")
+    assert "note: one process runs the rest" in ended.err
+    assert "too short for workers to gain" in ended.err
+    assert {trial.ran_on for trial in batch.reader().trials()} == {None}
+    batch.record().unlink()
+
+    assert "run the rest" not in batch("run", "untimed.yaml", "--trials", "1000", "--workers", "1").err
+    assert "too short" in batch("run", "untimed.yaml", "--trials", "1000", "--workers", "auto").err

@@ -7,6 +7,7 @@ import signal
 import traceback
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
+from itertools import islice
 from typing import Self
 
 from steadyhand.batch.plan import Plan
@@ -48,6 +49,25 @@ class PrecededExecutor:
         return await self._executor.perform(planned)
 
 
+class Remaining:
+    """The trials of a sequence that were not taken yet, in order."""
+
+    def __init__(self, trials: Sequence[PlannedTrial]) -> None:
+        self._waiting: Iterator[PlannedTrial] = iter(trials)
+        self._left: int = len(trials)
+
+    def __len__(self) -> int:
+        return self._left
+
+    def take(self, most: int) -> list[PlannedTrial]:
+        taken = list(islice(self._waiting, most))
+        self._left -= len(taken)
+        return taken
+
+    def __iter__(self) -> Iterator[PlannedTrial]:
+        return self._waiting
+
+
 class Batch:
     """Runs planned trials with an executor. `keep` is called with each finished trial; observers get its return value.
 
@@ -73,11 +93,12 @@ class Batch:
         self._failing: bool = False
         self._active: int = 0
 
-    async def run(self, trials: Sequence[PlannedTrial]) -> None:
-        """Returns when every started trial has been kept. An exception from `keep` ends the run; any other exception is
-        an error of its trial."""
+    async def run(self, trials: Sequence[PlannedTrial] | Remaining) -> None:
+        """Returns when every started trial has been kept, and may be called again. An exception from `keep` ends the
+        run; any other exception is an error of its trial."""
         waiting = self._wanted_of(trials)
         self._outer = asyncio.current_task()
+        self._active = 0
         try:
             async with asyncio.TaskGroup() as group:
                 self._fill(group, waiting, len(trials))
@@ -116,7 +137,7 @@ class Batch:
     def _ending(self) -> bool:
         return self._failing or self._outer is None or bool(self._outer.cancelling())
 
-    def _wanted_of(self, trials: Sequence[PlannedTrial]) -> Iterator[PlannedTrial]:
+    def _wanted_of(self, trials: Sequence[PlannedTrial] | Remaining) -> Iterator[PlannedTrial]:
         if self._wanted is None:
             return iter(trials)
         if isinstance(trials, Plan):

@@ -178,6 +178,13 @@ class FiniteRange(click.FloatRange):
         return amount
 
 
+class _OrAuto(click.IntRange):
+    """A number in a range, or `auto`: as if it were not given."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return None if value == "auto" else super().convert(value, param, ctx)
+
+
 _OPENS: dict[str, click.Path] = {
     "existing file": click.Path(path_type=Path, dir_okay=False, exists=True),
     "existing folder": click.Path(path_type=Path, file_okay=False),
@@ -236,7 +243,8 @@ def _value(kind: Any, bounds: msgspec.Meta | None, option: Option) -> dict[str, 
         return {"type": _OPENS[option.opens]}
     if kind is int:
         least, most = (None, None) if bounds is None else cast("tuple[int | None, ...]", (bounds.ge, bounds.le))
-        return {"type": click.IntRange(least, most) if bounds is not None else int}
+        range_of = _OrAuto if option.or_auto else click.IntRange
+        return {"type": range_of(least, most) if bounds is not None else int}
     if kind is float and bounds is not None:
         least, most = (bounds.gt if bounds.ge is None else bounds.ge), (bounds.lt if bounds.le is None else bounds.le)
         return {"type": FiniteRange(least, most, min_open=bounds.gt is not None, max_open=bounds.lt is not None)}

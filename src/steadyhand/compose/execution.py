@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from steadyhand.batch.local import Batch, InProcess, Perform, PrecededExecutor, trial_runner
+from steadyhand.batch.local import Batch, InProcess, Perform, PrecededExecutor, Remaining, trial_runner
 from steadyhand.batch.plan import PlannedPart
 from steadyhand.batch.provider import ProviderGate
 from steadyhand.compose.builder import Builder, RunParts, no_doubts
@@ -20,18 +20,17 @@ from steadyhand.compose.fingerprint import total
 from steadyhand.compose.isolation import clean_workspaces
 from steadyhand.compose.models import Tape, build_gate
 from steadyhand.compose.run import Run
+from steadyhand.compose.run_watch import RunWatch
 from steadyhand.engine.import_guard import VARIABLE, no_imports
 from steadyhand.engine.limits import LagMonitor, SpendingLimit
-from steadyhand.engine.model_call import ODD_USAGE, OpenGate
+from steadyhand.engine.model_call import OpenGate
 from steadyhand.errors import SteadyhandError, StoreError
 from steadyhand.judging.cost import Prices
 from steadyhand.ports.executor import Executor
 from steadyhand.ports.model import Gate
 from steadyhand.ports.observer import RunObserver, reads_whole_trials
 from steadyhand.records.config import RunOptions
-from steadyhand.records.evaluation import Verdict
-from steadyhand.records.event import Noted
-from steadyhand.records.run import PlannedTrial, RunHeader, RunHealth, TrialKey, TrialRecord
+from steadyhand.records.run import PlannedTrial, RunHeader, RunHealth, TrialRecord
 from steadyhand.report.progress import RedactedProgress
 from steadyhand.store.labels import read_labels
 from steadyhand.store.reader import RunReader
@@ -52,7 +51,8 @@ class Stops(Protocol):
 
 
 _LOOK_S = 0.1
-_STALL_LOOK_S = 1.0
+_FEWEST = 1_000
+"""With fewer trials, a run that nobody gave workers is not prepared for any: that would cost more than it gains."""
 
 Attend = Callable[[Callable[[str], None]], AbstractContextManager[Stops]]
 """Entered around the trials, in the task that runs them, with a function that shows a message to the user."""
@@ -86,10 +86,14 @@ class Execution:
 
     def prepare_workers(self) -> None:
         """Workers then start in a moment. Only a caller that runs no event loop and no threads yet can do that."""
-        if self._run.uses_workers:
-            from steadyhand.compose.executors import open_nursery
+        run = self._run
+        if not run.uses_workers and (len(run.pending) < _FEWEST or run.needs_network):
+            return  # without importing what decides about workers
+        from steadyhand.compose.auto_workers import may_add_workers
+        from steadyhand.compose.executors import open_nursery
 
-            self._nursery = open_nursery(self._run)
+        if run.uses_workers or may_add_workers(run):
+            self._nursery = open_nursery(run)
 
     async def execute(self, observers: Sequence[RunObserver], *, attend: Attend | None = None) -> Path:
         """Run and record every pending trial, and return the path of the record.
@@ -144,7 +148,8 @@ class Execution:
                     note(message)
                 self._canaries = self._prepare_canaries(builder)
                 with attend(note) as interrupts:
-                    await self._open_workers(note, interrupts)
+                    if run.uses_workers:
+                        await self._open_workers(note, interrupts)
                     lag.reset()
                     return await self._record(builder, tape, observers, interrupts)
             finally:
@@ -158,8 +163,6 @@ class Execution:
     async def _open_workers(self, note: Callable[[str], None], interrupts: Stops) -> None:
         """Raises `SetupError` when the workers cannot start, and `KeyboardInterrupt` if the run is interrupted first: a
         cluster may take minutes to make room for them."""
-        if not self._run.uses_workers:
-            return
         from steadyhand.compose.executors import open_workers
 
         assert isinstance(self._gate, ProviderGate), "a replay runs in one process"
@@ -202,11 +205,10 @@ class Execution:
             observer.run_started(msgspec.structs.replace(self._header, planned=len(self.pending)))
             for notice in builder.notices:
                 observer.noted(notice)
-        batch = self._batch(builder, writer, tape, observers, interrupts)
         self._began = time.monotonic()
         try:
             with no_imports() if os.environ.get(VARIABLE) else nullcontext():
-                await self._unless_stalled(watch, batch.run(self.pending))
+                await self._unless_stalled(watch, self._run_trials(builder, writer, tape, observers, interrupts))
             await self._ask_rest(builder, interrupts)
             self.broken = tape.broken
             for message in self._last_notes(builder):
@@ -228,6 +230,26 @@ class Execution:
         self.interrupted = interrupts.stopping
         self._close(writer)
         return writer.path
+
+    async def _run_trials(
+        self, builder: Builder, writer: RunWriter, tape: Tape, observers: Sequence[RunObserver], interrupts: Stops
+    ) -> None:
+        batch = self._batch(builder, writer, tape, observers, interrupts)
+        if self._nursery is None or self._workers is not None:
+            await batch.run(self.pending)
+            return
+        from steadyhand.compose.auto_workers import try_out
+
+        def note(message: str) -> None:
+            _tell(observers, message)
+
+        remaining = Remaining(self.pending)
+        tried = await try_out(batch, remaining, lambda: interrupts.stopping)
+        note(str(tried))
+        if tried.worth_workers and not interrupts.stopping:
+            await self._open_workers(note, interrupts)
+            batch = self._batch(builder, writer, tape, observers, interrupts)
+        await batch.run(remaining)
 
     async def _unless_stalled(self, watch: RunWatch, work: Coroutine[Any, Any, None]) -> None:
         """Cancels the work, and this task with it, when the run is stalled."""
@@ -401,49 +423,3 @@ def _tell(observers: Sequence[RunObserver], message: str) -> None:
 
 def _late(count: int) -> str:
     return "1 request reached the gateway" if count == 1 else f"{count} requests reached the gateway"
-
-
-class RunWatch:
-    """Implements `RunObserver`. A run is stalled if providers have been failing for `limit_s` without any progress (a
-    call that was answered, a trial that was decided) and every trial in flight waits for them.
-
-    A trial that is busy with something else, such as an agent that computes, keeps a run from being stalled.
-    """
-
-    reads_whole_trials = False
-
-    def __init__(self, gate: ProviderGate | None, limit_s: float, note: Callable[[str], None]) -> None:
-        self._gate = gate
-        self._limit_s = limit_s
-        self._note = note
-        self._running: int = 0
-        self._told_of_usage: bool = False
-
-    def run_started(self, header: RunHeader) -> None: ...
-
-    def trial_started(self, key: TrialKey, name: str) -> None:
-        self._running += 1
-
-    def trial_finished(self, record: TrialRecord) -> None:
-        self._running -= 1
-        if self._gate is not None and record.judged.verdict is not Verdict.ERROR:
-            self._gate.progressed()
-        if not self._told_of_usage:
-            for event in record.events:
-                if type(event) is Noted and event.topic == ODD_USAGE:
-                    self._told_of_usage = True
-                    self._note(event.message)
-                    break
-
-    def noted(self, message: str) -> None: ...
-
-    def run_finished(self) -> None: ...
-
-    async def stalled(self) -> str:
-        """Returns, with the reason, when the run is stalled; else never."""
-        while True:
-            await asyncio.sleep(_STALL_LOOK_S)
-            gate = self._gate
-            if gate is not None and gate.failing_s() >= self._limit_s and gate.waiting_calls() >= self._running > 0:
-                stalled = f"nothing has succeeded for {gate.failing_s():.0f} s (--stall-limit {self._limit_s:g})"
-                return f"{stalled}; the run was ended: {gate.last_refusal()}"

@@ -98,7 +98,8 @@ async def open_workers(
     }
     if settings.options.engine == "ray":
         return await _on_ray(run, setup, given)
-    size = PoolSize(min(settings.workers, settings.concurrency), settings.concurrency, ahead=not _may_stop_early(run))
+    workers = settings.options.workers or processors()
+    size = PoolSize(min(workers, settings.concurrency), settings.concurrency, ahead=not may_stop_early(run))
     pool = WorkerPool(LocalWorkers(_MAIN, setup, nursery), size, **given)
     workers = Workers(pool)
     try:
@@ -142,7 +143,7 @@ async def _on_ray(run: Run, setup: WorkerSetup, given: dict[str, Any]) -> Worker
         min(workers or processors, settings.concurrency),
         settings.concurrency,
         elastic=True,
-        ahead=not _may_stop_early(run),
+        ahead=not may_stop_early(run),
     )
     pool = WorkerPool(ray, size, trusted=False, **given)
     opened = Workers(pool, ray.close)
@@ -154,7 +155,12 @@ async def _on_ray(run: Run, setup: WorkerSetup, given: dict[str, Any]) -> Worker
     return opened
 
 
-def _may_stop_early(run: Run) -> bool:
+def processors() -> int:
+    """Those that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def may_stop_early(run: Run) -> bool:
     """Whether any trial may turn out to have been the last: trials that workers already have are paid for."""
     options = run.settings.options
     return options.max_cost is not None or options.max_tokens is not None or options.until is not None

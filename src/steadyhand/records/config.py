@@ -138,7 +138,8 @@ class Option(Record):
     `flag` is empty if no command takes it; `former_flag` is also taken, not shown. `help` is for the `commands`
     that take it, unless `elsewhere` has another text for one of them, and `heading` the group that it stands in.
     `default` is used if neither the command line nor the configuration says anything; `default_text` describes it if it
-    is no plain value, and None says nothing of it. `opens` is what kind of path the value is.
+    is no plain value, and None says nothing of it. `opens` is what kind of path the value is. With `or_auto`, a number
+    may be `auto`, as if it were not given.
 
     A run that is repeated keeps its options. `ends_with` names what does without this one: a rejudgement, a rerun of
     what did not pass, or a copy of the project on another machine. `varies` is whether it may differ between the shards
@@ -159,6 +160,7 @@ class Option(Record):
     ends_with: tuple[Repeating, ...] = ()
     varies: bool = False
     guarded: Literal["", "always", "running", "code", "path"] = ""
+    or_auto: bool = False
 
     @property
     def shown_default(self) -> str:
@@ -327,8 +329,9 @@ class RunOptions(Record):
     replay_time: Annotated[Literal["zero", "original"], _TIME("--replay-time", "How long replayed answers take.",
         default="zero")] = "zero"
     workers: Annotated[Annotated[int, Meta(ge=1, le=10000)] | None, _WORKERS("--workers",
-        "Number of processes that run trials.", commands=_ANYWHERE, default=1,
-        default_text="1; with Ray, one per processor", ends_with=("rejudge", "copy"))] = None
+        "Number of processes that run trials, or auto.", commands=_ANYWHERE, default=1, or_auto=True,
+        default_text="auto: one per processor for trials that compute for seconds, else 1; with Ray, one per processor",
+        ends_with=("rejudge", "copy"))] = None
     engine: Annotated[Literal["local", "ray"] | None, _WORKERS("--engine", "Where the workers run.",
         commands=_ANYWHERE, default_text="local", ends_with=("rejudge", "copy"))] = None
     ray_address: Annotated[str | None, _WORKERS("--ray-address", "Ray cluster to use.", commands=_ANYWHERE,
