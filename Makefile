@@ -176,10 +176,10 @@ bench-gateway: $(READY) ## measure what the gateway adds to a call, and check 10
 	$(BIN)/python -m pytest -q --no-cov -m slow tests/slow/test_slow_gateway.py -k ten_thousand --durations=1
 
 bench-scale: $(RAY) ## measure trials per second and CPU per trial: one process, two workers, two local Ray actors
-	$(BIN)/python -m benchmarks scale driver
+	$(BIN)/python -m benchmarks scale workers driver
 
-bench-store: $(READY) ## create a record of a million trials, and measure how long it takes to read it; TRIALS=1000000
-	$(BIN)/python -m benchmarks store
+bench-store: $(READY) ## create a record of a million trials, and measure how long it takes to read it, and how runs grow; TRIALS=1000000
+	$(BIN)/python -m benchmarks store growth
 
 # Everything that a user could install with Steadyhand, to list licences and versions.
 RELEASE := .venv-release

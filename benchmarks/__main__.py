@@ -27,7 +27,13 @@ BENCHMARKS = {
     "viewer": "the viewer",
     "peers": "compared with other tools",
 }
-APART = {"scale": "more than one core", "driver": "the driver of many workers", "store": "a million trials"}
+APART = {
+    "scale": "more than one core",
+    "workers": "two workers beside one process",
+    "driver": "the driver of many workers",
+    "store": "a million trials",
+    "growth": "growth",
+}
 """Benchmarks that run only when named."""
 
 

@@ -22,7 +22,7 @@ _FILTERS = ("q=stop", "q=scn-042", "q=nothing+like", "verdict=failed", "class=A&
 _ROUNDS = 20
 
 
-class _Browser:
+class Browser:
     """Follows the printed link and requests pages with the cookie."""
 
     def __init__(self, link: str) -> None:
@@ -45,7 +45,7 @@ class _Browser:
         return text, taken
 
 
-def _processor_s(pid: int) -> float:
+def processor_s(pid: int) -> float:
     spent = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
     return (int(spent[11]) + int(spent[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -64,16 +64,16 @@ def measure(scenarios: int = SCENARIOS, trials: int = TRIALS) -> list[Figure]:
                 assert process.stdout is not None
                 link = re.search(r"http://\S+", process.stdout.readline())
                 assert link is not None
-                return _measured(_Browser(link.group()), process.pid, f"{scenarios * trials:,} trials")
+                return _measured(Browser(link.group()), process.pid, f"{scenarios * trials:,} trials")
             finally:
                 process.terminate()
 
 
-def _measured(browser: _Browser, pid: int, size: str) -> list[Figure]:
+def _measured(browser: Browser, pid: int, size: str) -> list[Figure]:
     _, runs = browser.get("/")
-    before, idle = _memory_mb(pid), _processor_s(pid)
+    before, idle = _memory_mb(pid), processor_s(pid)
     _, first = browser.get(f"/run?id={_RUN}")
-    worked = _processor_s(pid) - idle
+    worked = processor_s(pid) - idle
     started = time.perf_counter()
     while "Reading the records" in browser.get(f"/run/part?id={_RUN}")[0]:
         time.sleep(0.1)
