@@ -18,10 +18,12 @@ import click
 from steadyhand.cli.terminal import say
 from steadyhand.compose.run import Run
 from steadyhand.errors import ExitCode, SetupError
-from steadyhand.judging.cost import Prices, cost_of_trial
+from steadyhand.judging.cost import Prices
+from steadyhand.reading.run import Reading
+from steadyhand.reading.totals import TotalsFold
 from steadyhand.records.base import counted
 from steadyhand.records.evaluation import Verdict
-from steadyhand.store.reader import RunReader, find_run
+from steadyhand.store.reader import find_run
 
 _EVERY_S = 0.5
 _KINDS = (".py", ".yaml", ".yml", ".toml", ".json", ".js", ".mjs", ".ts", ".md", ".txt", ".sql", ".sh", ".env")
@@ -93,11 +95,11 @@ def watch(run: Run, ctx: click.Context, given: Mapping[str, Any]) -> int:
             if code == ExitCode.INTERRUPTED:
                 return code
             if code != ExitCode.USAGE:
-                reader = RunReader.open(find_run(run.settings.out, "last"))
-                fell = {trial.place.file for trial in reader.trials() if trial.judged.verdict is not Verdict.PASSED}
+                reading = Reading.open(find_run(run.settings.out, "last"))
+                reading.want(TotalsFold)
+                fell = {trial.place.file for trial in reading.read() if trial.judged.verdict is not Verdict.PASSED}
                 failed = [*fell, *(file for file in failed if file not in ordered)]
-                prices = Prices.of_run(reader.header)
-                spent += sum(cost_of_trial(trial, prices).total.cost for trial in reader.trials())
+                spent += reading.totals.spent.total.cost
             if budget is not None and spent >= budget:
                 say(f"steadyhand: --max-cost {budget:g} is spent", err=True)
                 return ExitCode.UNDECIDED

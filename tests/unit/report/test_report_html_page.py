@@ -118,6 +118,13 @@ def test_a_strip_says_what_was_not_recorded():
     assert strip.headline == "Safe, complete after 421 ms, 121 ms past the critical time of 300 ms."
 
 
+@pytest.mark.parametrize(("unknown", "verdict"), [(None, "Never safe"), ("the call was retried", "Unsafe at the end")])
+def test_an_answer_was_never_safe_only_if_its_times_are_known(unknown, verdict):
+    judged = msgspec.structs.replace(TAKEN_BACK.judged, first_safe_ms=None, times_unknown=unknown)
+    strip = safety_strip(msgspec.structs.replace(TAKEN_BACK, judged=judged))
+    assert strip.headline == f"{verdict}: does_not_go_on is violated."
+
+
 def test_the_lines_of_the_scenario_come_from_the_record_and_never_from_the_disk(tmp_path):
     secret = tmp_path / "cell.yaml"
     secret.write_text("private: key\nsecond: line\n")
