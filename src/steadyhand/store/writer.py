@@ -42,6 +42,8 @@ GROUP BY scenario_id
 _INSERT = f"INSERT INTO trial ({COLUMNS}) VALUES "  # noqa: S608
 _PLACES = "(?, ?, ?, ?, ?, ?, ?, ?)"
 _REPLACED = f"SELECT {COLUMNS} FROM trial WHERE position=? AND scenario_id=? AND idx=? AND verdict=?"  # noqa: S608
+_VERDICTS = tuple(Verdict)
+_CODES: dict[str, int] = {verdict: code for code, verdict in enumerate(_VERDICTS, start=1)}
 _GATHER_S = 0.05
 _ROWS_AT_ONCE = 64
 """Statements with up to this many rows are compiled once and cached by the connection."""
@@ -421,7 +423,6 @@ class Positions:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._spans: dict[str, _Span] = {}
         self._single: dict[tuple[str, int], int] = {}
-        self._verdicts: list[Verdict | None] = []
         for scenario_id, index, position, count, width, offsets in connection.execute(_PLANNED):
             if offsets == 1 and width == count:
                 self._spans[scenario_id] = _Span(index, position, count)
@@ -433,11 +434,10 @@ class Positions:
             rows = connection.execute("SELECT scenario_id, idx, position FROM trial")
             self._single = {(scenario_id, index): position for scenario_id, index, position in rows}
         last = connection.execute("SELECT coalesce(max(position), 0) FROM trial").fetchone()[0]
-        self._verdicts = [None] * (last + 1)
+        self._verdicts: bytearray = bytearray(last + 1)  # 0 for none, else its place in `_VERDICTS`, from 1
         self._next = last + 1
-        known = {verdict.value: verdict for verdict in Verdict}
         for position, verdict in connection.execute("SELECT position, verdict FROM trial"):
-            self._verdicts[position] = known.get(verdict) or Verdict(verdict)
+            self._verdicts[position] = _CODES.get(verdict) or _CODES[Verdict(verdict)]
 
     def _note_each(self, connection: sqlite3.Connection, scenario_id: str) -> None:
         rows = connection.execute("SELECT idx, position FROM plan WHERE scenario_id=?", (scenario_id,))
@@ -458,11 +458,12 @@ class Positions:
         return position
 
     def verdict(self, position: int) -> Verdict | None:
-        return self._verdicts[position] if position < len(self._verdicts) else None
+        code = self._verdicts[position] if position < len(self._verdicts) else 0
+        return _VERDICTS[code - 1] if code else None
 
     def note(self, position: int, verdict: Verdict) -> None:
         missing = position + 1 - len(self._verdicts)
         if missing > 0:
-            self._verdicts.extend([None] * missing)
-        self._verdicts[position] = verdict
+            self._verdicts.extend(bytes(missing))
+        self._verdicts[position] = _CODES[verdict]
         self._next = max(self._next, position + 1)
