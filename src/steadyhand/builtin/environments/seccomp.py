@@ -66,28 +66,21 @@ _REFUSED = {
 
 
 class Machine(Record):
-    """The numbers of system calls on one kind of processor. From `first_foreign` on they belong to another interface
-    to the same calls."""
+    """The numbers of system calls on one kind of processor; those refused are in this `column` of `_REFUSED`. From
+    `first_foreign` on they belong to another interface to the same calls."""
 
     audit: int
     clone: int
     ioctl: int
-    refused: tuple[int, ...]
+    column: int
     first_foreign: int | None = None
 
 
-_LATER = tuple(number for _, number in _REFUSED.values() if number is not None)
 _CLONE3 = 435
 _MACHINES = {
-    "x86_64": Machine(
-        audit=0xC000003E,
-        clone=56,
-        ioctl=16,
-        refused=tuple(number for number, _ in _REFUSED.values()),
-        first_foreign=0x40000000,
-    ),
-    "aarch64": Machine(audit=0xC00000B7, clone=220, ioctl=29, refused=_LATER),
-    "riscv64": Machine(audit=0xC00000F3, clone=220, ioctl=29, refused=_LATER),
+    "x86_64": Machine(audit=0xC000003E, clone=56, ioctl=16, column=0, first_foreign=0x40000000),
+    "aarch64": Machine(audit=0xC00000B7, clone=220, ioctl=29, column=1),
+    "riscv64": Machine(audit=0xC00000F3, clone=220, ioctl=29, column=1),
 }
 
 # Classic BPF: operation codes, and where `struct seccomp_data` has what we look at (the low halves of the arguments).
@@ -110,7 +103,10 @@ def system_call_filter(machine: str | None = None) -> bytes | None:
     if calls.first_foreign is not None:
         program += [(_IF_AT_LEAST, 0, 1, calls.first_foreign), (_RETURN, 0, 0, absent)]
     program += [(_IF_EQUAL, 0, 1, _CLONE3), (_RETURN, 0, 0, absent)]
-    for number in calls.refused:
+    for numbers in _REFUSED.values():
+        number = numbers[calls.column]
+        if number is None:
+            continue
         program += [(_IF_EQUAL, 0, 1, number), (_RETURN, 0, 0, refused)]
     program += [(_IF_EQUAL, 0, 4, calls.clone), (_LOAD, 0, 0, _FIRST), (_IF_ANY_BIT, 0, 1, _NEW_NAMESPACE)]
     program += [(_RETURN, 0, 0, refused), (_RETURN, 0, 0, _ALLOW)]
