@@ -80,7 +80,8 @@ def test_memory_does_not_grow_with_the_run(tmp_path):
             tracemalloc.stop()
 
     peak(10)
-    assert peak(1500) < 2 * peak(150)
+    # Trials are read in pages of up to 1,024.
+    assert peak(5000) < 1.3 * peak(2500)
 
 
 @pytest.mark.skipif(
