@@ -173,19 +173,8 @@ class HttpClient:
         return connection
 
     def _reason(self, error: OSError) -> str:
-        """Why there is no connection, and what to look at."""
-        host, port = (self._host, self._port) if self.proxy is None else (self.proxy.host, self.proxy.port)
-        of_proxy = "" if self.proxy is None else "the proxy "
-        match error:
-            case ConnectionRefusedError():
-                return f"nothing listens at {of_proxy}{host}:{port} (connection refused); is it running there?"
-            case socket.gaierror():
-                return f"the address of {of_proxy}{host} was not found ({error.strerror}); check its name"
-            case ConnectionResetError() | ssl.SSLError(reason="WRONG_VERSION_NUMBER" | "RECORD_LAYER_FAILURE"):
-                hint = "" if self._context is None else "; does it speak TLS, or is its address http://?"
-                return f"{of_proxy}{host}:{port} does not accept the connection{hint}"
-            case _:
-                return str(error) or type(error).__name__
+        where = f"{self._host}:{self._port}" if self.proxy is None else f"the proxy {self.proxy.host}:{self.proxy.port}"
+        return why_not_connected(error, where, tls=self._context is not None)
 
     def _new_connection(self) -> Connection:
         return Connection(freed=self._freed, lost=self._connections.discard, wake=self._wakes.wake)
@@ -225,6 +214,20 @@ class HttpClient:
             return
         connection.idle_since = perf_counter()
         self._idle.append(connection)
+
+
+def why_not_connected(error: OSError, where: str, *, tls: bool) -> str:
+    """Why there is no connection to `HOST:PORT`, and what to look at."""
+    match error:
+        case ConnectionRefusedError():
+            return f"nothing listens at {where} (connection refused); is it running there?"
+        case socket.gaierror():
+            return f"the address of {where.rpartition(':')[0]} was not found ({error.strerror}); check its name"
+        case ConnectionResetError() | ssl.SSLError(reason="WRONG_VERSION_NUMBER" | "RECORD_LAYER_FAILURE"):
+            hint = "; does it speak TLS, or is its address http://?" if tls else ""
+            return f"{where} does not accept the connection{hint}"
+        case _:
+            return str(error) or type(error).__name__
 
 
 def _was_stale(stamps: Stamps) -> bool:

@@ -9,6 +9,7 @@ from urllib.parse import quote
 import msgspec
 
 from steadyhand.errors import AgentError, SetupError
+from steadyhand.http.client import why_not_connected
 from steadyhand.records.base import shorten
 
 if TYPE_CHECKING:
@@ -102,6 +103,9 @@ class ElizaosApi:
                 return self._read(where, response.status, raw)
         except TimeoutError:
             raise AgentError(f"{where}: no answer within {self._timeout_s:g} s") from None
+        except self._http.ClientConnectorError as error:
+            reason = why_not_connected(error.os_error, f"{error.host}:{error.port}", tls=bool(error.ssl))
+            raise AgentError(f"{where}: {reason}") from error
         except self._http.ClientError as error:
             raise AgentError(f"{where}: {error or type(error).__name__}") from error
 

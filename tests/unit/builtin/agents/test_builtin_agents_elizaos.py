@@ -138,7 +138,7 @@ async def test_a_page_instead_of_the_api_is_an_error(tmp_path):
         with pytest.raises(AgentError, match="answered 404: no such path"):
             await replies(tmp_path, f"{server.url}/elsewhere")
         url = server.url
-    with pytest.raises(AgentError, match=f"GET {url}/api/agents"):
+    with pytest.raises(AgentError, match=f"GET {url}/api/agents: nothing listens at"):
         await replies(tmp_path, url)
 
 
