@@ -38,7 +38,9 @@ def close_to_others(*, keep: Container[str] = ()) -> None:
 def blank_environment(*, keep: Container[str] = ()) -> None:
     """Overwrite the values of the variables this process was started with. Call it before other threads start."""
     with contextlib.suppress(OSError, ValueError, IndexError):
-        start, end = _environment_block()
+        with open("/proc/self/stat", "rb") as file:  # noqa: PTH123
+            fields = file.read().rpartition(b")")[2].split()
+        start, end = int(fields[_ENV_START]), int(fields[_ENV_END])
         with open("/proc/self/mem", "r+b", buffering=0) as memory:  # noqa: PTH123 - no need to load pathlib
             memory.seek(start)
             block = memory.read(end - start)
@@ -63,12 +65,6 @@ def refuse_debuggers() -> None:
 
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
-
-
-def _environment_block() -> tuple[int, int]:
-    with open("/proc/self/stat", "rb") as file:  # noqa: PTH123
-        fields = file.read().rpartition(b")")[2].split()
-    return int(fields[_ENV_START]), int(fields[_ENV_END])
 
 
 def _blanked(block: bytes, keep: Container[str]) -> bytes:

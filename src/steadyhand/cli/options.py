@@ -213,22 +213,18 @@ def declared(command: str, *records: type[Record]) -> Callable[[F], F]:
 
 
 def _option(option: Option, field: msgspec.structs.FieldInfo, value: dict[str, Any], command: str) -> Callable[[F], F]:
+    text = option.elsewhere.get(command, option.help)
     return click.option(
         *option.flag.split("/"),
         field.name,
         cls=Grouped,
         heading=option.heading,
         former_flag=option.former_flag,
-        help=_help(option, command),
+        help=text if "[default" in text or not option.default_text else f"{text} [default: {option.default_text}]",
         metavar=option.metavar,
         **({"default": field.default} if isinstance(field.default, str) else {}),
         **value,
     )
-
-
-def _help(option: Option, command: str) -> str:
-    text = option.elsewhere.get(command, option.help)
-    return text if "[default" in text or not option.default_text else f"{text} [default: {option.default_text}]"
 
 
 def _value(kind: Any, bounds: msgspec.Meta | None, option: Option) -> dict[str, Any]:

@@ -179,7 +179,11 @@ def harmless_json(text: bytes) -> bytes:
 def write_report(file: Path, content: Iterable[bytes]) -> list[str]:
     """Write a report completely or not at all; `-` is stdout. Returns an error, if any."""
     if file == STDOUT:
-        return _write_stdout(content)
+        outlet: Any = sys.stdout
+        if isinstance(outlet, Outlet):
+            return outlet.write_bytes(content)
+        outlet.write(b"".join(content).decode())
+        return []
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         if file.exists() and not file.is_file():
@@ -195,14 +199,6 @@ def write_report(file: Path, content: Iterable[bytes]) -> list[str]:
             part.unlink(missing_ok=True)
     except OSError as error:
         return [f"cannot write the report {file}: {error.strerror}"]
-    return []
-
-
-def _write_stdout(content: Iterable[bytes]) -> list[str]:
-    outlet: Any = sys.stdout
-    if isinstance(outlet, Outlet):
-        return outlet.write_bytes(content)
-    outlet.write(b"".join(content).decode())
     return []
 
 

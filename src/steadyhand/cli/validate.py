@@ -51,7 +51,13 @@ def validate(
     else:
         for problem in loaded.problems:
             say(str(problem))
-        say(_summary(loaded, errors), err=True)
+        warnings = len(loaded.problems) - errors
+        parts = [
+            counted(len(loaded.scenarios), "scenario"),
+            counted(len(loaded.matrices), "matrix", "matrices"),
+            counted(len(loaded.rubrics), "rubric"),
+        ]
+        say(f"{', '.join(parts)}: {counted(errors, 'error')}, {counted(warnings, 'warning')}", err=True)
     ctx.exit(ExitCode.USAGE if errors else ExitCode.PASSED)
 
 
@@ -73,16 +79,6 @@ def _load(paths: tuple[str, ...], settings: Settings) -> Loaded:
         problems += code.problems
         problems += check_offers([*loaded.scenarios, *combinations], casts)
     return msgspec.structs.replace(loaded, problems=tuple(dict.fromkeys([*loaded.problems, *problems])))
-
-
-def _summary(loaded: Loaded, errors: int) -> str:
-    warnings = len(loaded.problems) - errors
-    parts = [
-        counted(len(loaded.scenarios), "scenario"),
-        counted(len(loaded.matrices), "matrix", "matrices"),
-        counted(len(loaded.rubrics), "rubric"),
-    ]
-    return f"{', '.join(parts)}: {counted(errors, 'error')}, {counted(warnings, 'warning')}"
 
 
 def _as_json(loaded: Loaded, errors: int) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from steadyhand.children.nursery import Nursery, can_be_copied
 from steadyhand.compose.fingerprint import total
 from steadyhand.compose.models import free_of_limits
 from steadyhand.compose.run import Run
-from steadyhand.compose.settings import Settings, restore_options
+from steadyhand.compose.settings import restore_options
 from steadyhand.engine.limits import SpendingLimit
 from steadyhand.errors import SetupError
 from steadyhand.records.config import RunOptions
@@ -129,13 +129,20 @@ async def _on_ray(run: Run, setup: WorkerSetup, given: dict[str, Any]) -> Worker
         trusted=False,
     )
     workers = options.workers
+    missing = [name for name in options.ray_env if name not in settings.variables]
+    if missing:
+        raise SetupError(f"--ray-env {missing[0]}: the variable is not set here, so it cannot be sent to the nodes")
+    # Environment files are not copied.
+    config = settings.config
+    files = [settings.options.env_file, config.folder / config.env_file if config.env_file else None]
+    found = [file.resolve() for file in files if file is not None]
     ray = RayWorkers(
         _ACTOR,
         setup,
         folder=root,
-        left_out=_secret_files(settings, root),
+        left_out=tuple(f"/{file.relative_to(root)}" for file in found if file.is_relative_to(root)),
         address=options.ray_address,
-        variables=_named_variables(options.ray_env, settings),
+        variables={name: settings.variables[name] for name in options.ray_env},
         cpus=workers or os.cpu_count() or 1,
     )
     processors = await ray.open()
@@ -164,21 +171,6 @@ def may_stop_early(run: Run) -> bool:
     """Whether any trial may turn out to have been the last: trials that workers already have are paid for."""
     options = run.settings.options
     return options.max_cost is not None or options.max_tokens is not None or options.until is not None
-
-
-def _named_variables(names: tuple[str, ...], settings: Settings) -> dict[str, str]:
-    missing = [name for name in names if name not in settings.variables]
-    if missing:
-        raise SetupError(f"--ray-env {missing[0]}: the variable is not set here, so it cannot be sent to the nodes")
-    return {name: settings.variables[name] for name in names}
-
-
-def _secret_files(settings: Settings, root: Path) -> tuple[str, ...]:
-    """Environment files are not copied."""
-    config = settings.config
-    files = [settings.options.env_file, config.folder / config.env_file if config.env_file else None]
-    found = [file.resolve() for file in files if file is not None]
-    return tuple(f"/{file.relative_to(root)}" for file in found if file.is_relative_to(root))
 
 
 def _for_a_copy(saved: dict[str, Any], root: Path, here: Path) -> dict[str, Any]:

@@ -86,16 +86,11 @@ def shard_scenarios(whole: Sequence[Scenario], settings: Settings) -> tuple[list
 
 
 def _shard(whole: Sequence[Scenario], settings: Settings, shard: str) -> Shard:
-    number, of = _read(shard)
-    trials = {scenario.id: settings.options.trials or scenario.trials or 1 for scenario in whole}
-    return Shard(number=number, of=of, trials=trials, together=settings.options.until is not None)
-
-
-def _read(shard: str) -> tuple[int, int]:
     found = _SHARD.fullmatch(shard)
     if found is None or int(found[1]) > int(found[2]):
         raise SetupError(f"--shard {shard!r}: expected NUMBER/TOTAL with a number from 1 to the total, such as 2/5")
-    return int(found[1]), int(found[2])
+    trials = {scenario.id: settings.options.trials or scenario.trials or 1 for scenario in whole}
+    return Shard(number=int(found[1]), of=int(found[2]), trials=trials, together=settings.options.until is not None)
 
 
 def shard_of(whole: Sequence[Scenario], casts: Casts, shard: str, digests: dict[str, str]) -> Shard:

@@ -218,6 +218,8 @@ def _model_call(span: TraceSpan, agent: str | None, at_ms: Callable[[int], float
     took = round(max(0.0, ended - began), 3)
     spoiled = (Spoiled(kind=SpoiledBy.INCLUDES, detail="timed by the trace of the agent"),)
     attempt = Attempt(started_ms=0.0, sent_ms=0.0, last_byte_ms=took, error=error)
+    given, got = _first(span, _INPUT_TOKENS), _first(span, _OUTPUT_TOKENS)
+    usage = Usage(input_tokens=cast("int", given), output_tokens=cast("int", got))
     called = ModelCalled(
         at_ms=began,
         model=_text(span, _MODELS) or span.name,
@@ -225,19 +227,13 @@ def _model_call(span: TraceSpan, agent: str | None, at_ms: Callable[[int], float
         timing=CallTiming(attempts=(attempt,), spoiled=spoiled),
         text=said,
         tool_calls=calls,
-        usage=_usage(span),
+        usage=usage if usage.countable else None,
         error=error,
         finish=_finish(span),
         relayed=True,
         agent=agent,
     )
     return [called, *events]
-
-
-def _usage(span: TraceSpan) -> Usage | None:
-    given, got = _first(span, _INPUT_TOKENS), _first(span, _OUTPUT_TOKENS)
-    usage = Usage(input_tokens=cast("int", given), output_tokens=cast("int", got))
-    return usage if usage.countable else None
 
 
 def _finish(span: TraceSpan) -> Finish | None:

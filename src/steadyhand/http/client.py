@@ -89,7 +89,8 @@ class HttpClient:
         self._port: int = parts.port or (443 if secure else 80)
         self._context: ssl.SSLContext | None = _context() if secure else None
         target = quote(parts.path or "/", safe="/%:=&~+!$,;'@()*") + (f"?{parts.query}" if parts.query else "")
-        authority = _authority(self._host, parts.port)
+        shown = f"[{self._host}]" if ":" in self._host else self._host.encode("idna").decode("ascii")
+        authority = shown if parts.port is None else f"{shown}:{parts.port}"
         if self.proxy is not None and not secure:  # no tunnel: the proxy forwards each request
             target = f"http://{authority}{target}"
             if self.proxy.authorization:
@@ -244,11 +245,6 @@ def _made_context(*_certificates: str | None) -> ssl.SSLContext:
     context = ssl.create_default_context()
     context.set_alpn_protocols(["http/1.1"])
     return context
-
-
-def _authority(host: str, port: int | None) -> str:
-    shown = f"[{host}]" if ":" in host else host.encode("idna").decode("ascii")
-    return shown if port is None else f"{shown}:{port}"
 
 
 def _head(request: str, authority: str, headers: Mapping[str, str], own: Mapping[str, str] = _NO_HEADERS) -> bytes:

@@ -245,7 +245,16 @@ class SampleCollector:
             missing = planned.get(recorded_id, 0) - sum(_size(each) for each in of_scenario.values())
             if not of_scenario:
                 scenario_id = (paired or {}).get(recorded_id, recorded_id)
-                samples.append(_never_run(recorded_id, scenario_id, parts, missing))
+                samples.append(
+                    Sample(
+                        recorded_id=recorded_id,
+                        scenario_id=scenario_id,
+                        target="",
+                        place=Place(file=""),
+                        parts=dict(parts),
+                        undecided=missing,
+                    )
+                )
             _attribute(of_scenario)
             most = max((_size(each) for each in of_scenario.values()), default=0)
             several = len(of_scenario) > 1
@@ -265,17 +274,6 @@ def _attribute(of_scenario: dict[str, _Gathered]) -> None:
     for each in of_scenario.values():
         each.undecided += nameless.undecided
         each.cost_known = False
-
-
-def _never_run(recorded_id: str, scenario_id: str, parts: Mapping[str, str], planned: int) -> Sample:
-    return Sample(
-        recorded_id=recorded_id,
-        scenario_id=scenario_id,
-        target="",
-        place=Place(file=""),
-        parts=dict(parts),
-        undecided=planned,
-    )
 
 
 def _size(gathered: _Gathered) -> int:

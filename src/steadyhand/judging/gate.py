@@ -12,6 +12,8 @@ from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal
 
+import msgspec
+
 from steadyhand.errors import ExitCode
 from steadyhand.judging.comparison import Pair, either_as_small, permutation_test, step_down_min_p
 from steadyhand.judging.comparison_side import Matched, Sample, Side, match_samples, tier_lost
@@ -131,7 +133,16 @@ def hold_against(
     """
     matched = match_samples(baseline.samples, run.samples)
     paired = [each for each in matched.both if not _is_apart(each[1], each[2], ignore)]
-    pairs = [_pair(unit, a, b) for unit, a, b in paired]
+    pairs = [
+        Pair(
+            scenario_id=unit,
+            a_passed=len(a.passed),
+            a_decided=a.decided,
+            b_passed=len(b.passed),
+            b_decided=b.decided,
+        )
+        for unit, a, b in paired
+    ]
     test = gate_test(pairs, alpha)
     broken = [*_drops(test, paired), *_broken(matched), *_baseline_rules(baseline, now, max_age)]
     violations = tuple(each for each in broken if each.rule not in ignore)
@@ -168,16 +179,6 @@ def _is_apart(a: Sample, b: Sample, ignore: Collection[Rule]) -> bool:
     changed = a.changed(b)
     return (SCENARIO_PART in changed and Rule.CHANGED_SCENARIO not in ignore) or (
         JUDGE_PART in changed and Rule.CHANGED_JUDGE not in ignore
-    )
-
-
-def _pair(unit: str, a: Sample, b: Sample) -> Pair:
-    return Pair(
-        scenario_id=unit,
-        a_passed=len(a.passed),
-        a_decided=a.decided,
-        b_passed=len(b.passed),
-        b_decided=b.decided,
     )
 
 
@@ -306,19 +307,9 @@ def _adjusted(pairs: Sequence[Pair], p: float, alpha: float) -> float:
 
 def _is_decidable(pairs: Sequence[Pair], alpha: float) -> bool:
     """Whether B with no trial passed would be a drop: that gives the smallest p-values there can be."""
-    worst = [_all_failed(pair) for pair in pairs]
+    worst = [msgspec.structs.replace(pair, b_passed=0) for pair in pairs]
     smallest = min([permutation_test(worst).drop, *step_down_min_p(worst)])
     return 2 * smallest <= alpha or _adjusted(worst, smallest, alpha) <= alpha
-
-
-def _all_failed(pair: Pair) -> Pair:
-    return Pair(
-        scenario_id=pair.scenario_id,
-        a_passed=pair.a_passed,
-        a_decided=pair.a_decided,
-        b_passed=0,
-        b_decided=pair.b_decided,
-    )
 
 
 def detectable_drop(baseline: Sequence[Tries], trials: int, *, alpha: float = 0.05, power: float = 0.8) -> float | None:

@@ -93,7 +93,11 @@ def _lint_check(check: _Check) -> Iterator[Problem]:
         found = list(_lint_evaluation(check)) if check.wanted and not evaluation.negate else []
     yield from found
     if not any(problem.code == "matches-anything" for problem in found):
-        yield from _lint_refusal(check)
+        said = next((each for each in REFUSALS if _demands(check.evaluation) and _holds(check, each)), None)
+        if said is not None:
+            yield check.problem(
+                "matches-refusal", f'a refusal satisfies it: "{said}"; ask for words that refusals lack'
+            )
 
 
 def _evaluations(step: Step) -> tuple[EvaluationSpec, ...]:
@@ -211,13 +215,6 @@ def _demands(evaluation: EvaluationSpec) -> bool:
         return not Pattern(pattern_of(evaluation.params) or "", case_sensitive=False).forbidden
     except _UNREADABLE:
         return False
-
-
-def _lint_refusal(check: _Check) -> Iterator[Problem]:
-    """A check that asks for something, and that a refusal satisfies."""
-    said = next((each for each in REFUSALS if _demands(check.evaluation) and _holds(check, each)), None)
-    if said is not None:
-        yield check.problem("matches-refusal", f'a refusal satisfies it: "{said}"; ask for words that refusals lack')
 
 
 def _lint_evaluation(check: _Check) -> Iterator[Problem]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from steadyhand.records.location import Problem
 from steadyhand.records.scenario import Converse, Mock, Scenario, Step
@@ -10,19 +10,15 @@ from steadyhand.records.scenario import Converse, Mock, Scenario, Step
 
 def lint_unused(scenario: Scenario) -> Iterator[Problem]:
     """Mocks that another one always answers for, and simulated users that never speak."""
-    yield from _mocks(scenario.setup.mocks)
-    for step in scenario.steps:
-        if (problem := _persona(step)) is not None:
-            yield problem
-
-
-def _mocks(mocks: Sequence[Mock]) -> Iterator[Problem]:
-    for index, mock in enumerate(mocks):
-        covering = next((each for each in mocks[:index] if _covers(each, mock)), None)
+    for index, mock in enumerate(scenario.setup.mocks):
+        covering = next((each for each in scenario.setup.mocks[:index] if _covers(each, mock)), None)
         if covering is not None:
             name = f"{mock.service}.{mock.method}" if mock.service else mock.method
             message = f"the mock at {covering.place} always answers for {name} in place of this one; give one a `when`"
             yield Problem(place=mock.place, message=message, code="unused-mock", level="warning")
+    for step in scenario.steps:
+        if (problem := _persona(step)) is not None:
+            yield problem
 
 
 def _covers(first: Mock, other: Mock) -> bool:

@@ -6,7 +6,7 @@ import asyncio
 import math
 import time
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from types import TracebackType
 from typing import NamedTuple, Protocol, Self, runtime_checkable
@@ -202,7 +202,7 @@ def cut_short(response: ChatResponse, after_ms: float) -> ChatResponse:
     Tool calls are left out, because their arguments may be incomplete, and so is the usage.
     """
     attempt = response.attempt
-    kept = _arrived(response.chunks, after_ms)
+    kept = [(at_ms, characters) for at_ms, characters in response.chunks if at_ms <= after_ms]
     sent_ms = attempt.sent_ms if attempt.sent_ms is not None else attempt.started_ms
 
     def in_time(moment_ms: float | None) -> float | None:
@@ -224,7 +224,3 @@ def cut_short(response: ChatResponse, after_ms: float) -> ChatResponse:
             cut_ms=round(sent_ms + after_ms, 3),
         ),
     )
-
-
-def _arrived(chunks: Sequence[tuple[float, int]], by_ms: float) -> list[tuple[float, int]]:
-    return [(at_ms, characters) for at_ms, characters in chunks if at_ms <= by_ms]

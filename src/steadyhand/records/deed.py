@@ -134,6 +134,7 @@ def _of_action(action: TrajectoryStep, call: ServiceCalled | None, offer: ToolOf
         status = call.outcome  # what we saw ourselves, rather than what was reported
     elif call is None and action.witnesses == ("trace",) and offer is not None and offer.serves(action_names(action)):
         status = "rejected"  # a trace tells of it, but no such call reached us, who serve it
+    witnesses = {*action.witnesses, *(() if call is None else ("trial",))}
     return Deed(
         name=action.name or "",
         names=tuple(dict.fromkeys(names)),
@@ -144,13 +145,8 @@ def _of_action(action: TrajectoryStep, call: ServiceCalled | None, offer: ToolOf
         agent=action.agent,
         call=call,
         action_id=action.id,
-        witnesses=_witnesses(action, call),
+        witnesses=tuple([each for each in WITNESSES if each in witnesses]),
     )
-
-
-def _witnesses(action: TrajectoryStep, call: ServiceCalled | None) -> tuple[Witness, ...]:
-    witnesses = {*action.witnesses, *(() if call is None else ("trial",))}
-    return tuple(each for each in WITNESSES if each in witnesses)
 
 
 def _of_call(call: ServiceCalled, actions: Sequence[TrajectoryStep]) -> Deed:

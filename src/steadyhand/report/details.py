@@ -238,7 +238,9 @@ def check_text(check: EvaluationResult, beside: Iterable[str] = ()) -> CheckText
     message = check.message
     reasoning = check.judge.reasoning if check.judge is not None else None
     if reasoning:
-        message = _without(message, reasoning)
+        # The message up to where it begins to quote the judge.
+        at = message.find(reasoning[:_QUOTED])
+        message = message if at < 0 else message[:at].rstrip(" :;")
     shown = [message]
     fields: dict[str, str] = {}
     for name in ("expected", "found", "where", "excerpt"):
@@ -279,12 +281,6 @@ def _marks(text: str) -> set[str]:
         elif _NAME.search(word):
             found.add(word)
     return found
-
-
-def _without(message: str, reasoning: str) -> str:
-    """The message up to where it begins to quote the judge."""
-    at = message.find(reasoning[:_QUOTED])
-    return message if at < 0 else message[:at].rstrip(" :;")
 
 
 def _says(text: str, value: str) -> bool:

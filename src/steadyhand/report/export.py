@@ -140,6 +140,8 @@ def rows_of(trial: TrialRecord, reading: Reading) -> dict[TableName, list[Row]]:
 
 def _trial(trial: TrialRecord, spent: Spent) -> Row:
     judged, rubric = trial.judged, trial.judged.rubric
+    kept = _kept_steps(trial)
+    said = [each for each in transcript_of(trial.events) if each.message.role == "assistant"]
     return (
         trial.scenario_name,
         trial.place.file,
@@ -166,15 +168,9 @@ def _trial(trial: TrialRecord, spent: Spent) -> Row:
         spent.input_tokens,
         spent.output_tokens,
         spent.cost,
-        _reply(trial),
+        said[-1].message.content if said and said[-1].step not in kept else None,
         trial.origin,
     )
-
-
-def _reply(trial: TrialRecord) -> str | None:
-    kept = _kept_steps(trial)
-    said = [each for each in transcript_of(trial.events) if each.message.role == "assistant"]
-    return said[-1].message.content if said and said[-1].step not in kept else None
 
 
 def _kept_steps(trial: TrialRecord) -> set[int]:

@@ -32,7 +32,7 @@ from steadyhand.records.event import (
     action_names,
     answers_finish,
 )
-from steadyhand.records.run import RunHeader, RunMatrix, Target, TrialRecord, exported_transcript
+from steadyhand.records.run import RunMatrix, Target, TrialRecord, exported_transcript
 from steadyhand.records.trajectory import without_repeated_actions
 from steadyhand.report import json_shapes as shapes
 from steadyhand.report import json_trial_shapes as trial_shapes
@@ -49,7 +49,13 @@ def to_json(reading: Reading) -> Generator[bytes]:
     """
     reading.want(TotalsFold)
     reading.want(TrialTimes)
-    yield b'{"format":%d,\n"run":%b,\n"trials":[' % (REPORT_FORMAT, _encode(_run(reading.header)))
+    tally = reading.header.canaries
+    canaries = tally and _copy(shapes.JsonCanaries, tally, asked=len(tally.cases), cost=tally.spent)
+    shard = None if reading.header.shard is None else str(reading.header.shard)
+    yield b'{"format":%d,\n"run":%b,\n"trials":[' % (
+        REPORT_FORMAT,
+        _encode(_copy(shapes.JsonRun, reading.header, canaries=canaries, shard=shard)),
+    )
     separator = b"\n"
     for trial in reading.read():
         yield separator + _encode(_trial(trial, reading))
@@ -91,13 +97,6 @@ def _encode(record: Record) -> bytes:
 def _copy(shape: type[S], record: Record, **given: Any) -> S:
     """The record in another shape: fields that are not `given` are copied by name."""
     return shape(**given, **{name: getattr(record, name) for name in shape.__struct_fields__ if name not in given})
-
-
-def _run(header: RunHeader) -> shapes.JsonRun:
-    tally = header.canaries
-    canaries = tally and _copy(shapes.JsonCanaries, tally, asked=len(tally.cases), cost=tally.spent)
-    shard = None if header.shard is None else str(header.shard)
-    return _copy(shapes.JsonRun, header, canaries=canaries, shard=shard)
 
 
 def _trial(trial: TrialRecord, reading: Reading) -> trial_shapes.JsonTrial:

@@ -239,6 +239,11 @@ def _steps(record: TrialRecord, names: _Names, root: str) -> Iterable[dict[str, 
     for event in record.events:
         if type(event) is ModelCalled:
             sent_ms = event.at_ms + _sent_ms(event)
+            parts: list[dict[str, Any]] = [] if event.text is None else [{"type": "text", "content": event.text}]
+            parts += [
+                {"type": "tool_call", "id": each.id, "name": each.name, "arguments": each.arguments}
+                for each in event.tool_calls
+            ]
             yield names.span(
                 f"chat {event.model}",
                 sent_ms,
@@ -250,7 +255,7 @@ def _steps(record: TrialRecord, names: _Names, root: str) -> Iterable[dict[str, 
                     "gen_ai.usage.input_tokens": event.usage.input_tokens if event.usage else None,
                     "gen_ai.usage.output_tokens": event.usage.output_tokens if event.usage else None,
                     "gen_ai.response.finish_reasons": [event.finish.reason.value] if event.finish else None,
-                    "gen_ai.output.messages": _answer_text(event),
+                    "gen_ai.output.messages": json.dumps([{"role": "assistant", "parts": parts}]) if parts else None,
                     "steadyhand.purpose": event.purpose,
                     "error.type": event.error,
                 },
@@ -265,14 +270,6 @@ def _steps(record: TrialRecord, names: _Names, root: str) -> Iterable[dict[str, 
 def _sent_ms(call: ModelCalled) -> float:
     """When the last attempt was sent, after the call began."""
     return (call.timing.attempts[-1].sent_ms or 0.0) if call.timing.attempts else 0.0
-
-
-def _answer_text(call: ModelCalled) -> str | None:
-    parts: list[dict[str, Any]] = [] if call.text is None else [{"type": "text", "content": call.text}]
-    parts += [
-        {"type": "tool_call", "id": each.id, "name": each.name, "arguments": each.arguments} for each in call.tool_calls
-    ]
-    return json.dumps([{"role": "assistant", "parts": parts}]) if parts else None
 
 
 class _Names:

@@ -259,7 +259,11 @@ def _remarks(totals: Totals, page: Page) -> Iterator[str]:
         yield from _endings_and_rubrics(totals, page)
     if totals.warnings:
         yield ""
-        yield from _warnings(totals.warnings, page)
+        for message, count in totals.warnings.items():
+            mark = f" ({count} trials)" if count > 1 else ""
+            lines = list(page.wrap(message + mark, indent=len("warning: ")))
+            yield f"{page.paint('warning:', 'fair')} {lines[0]}"
+            yield from (" " * len("warning: ") + line for line in lines[1:])
     if happened := list(render_incidents(totals.incidents, page)):
         yield ""
         yield from happened
@@ -390,11 +394,3 @@ def _endings_and_rubrics(totals: Totals, page: Page) -> Iterator[str]:
         trials = f" ({count} trials)" if count > 1 else ""
         names = ", ".join(map(one_line, rubrics))
         yield from page.wrap(f"rubric {names} {one_line(reason or 'not scored')}{trials}", indent=0)
-
-
-def _warnings(warnings: Counter[str], page: Page) -> Iterator[str]:
-    for message, count in warnings.items():
-        mark = f" ({count} trials)" if count > 1 else ""
-        lines = list(page.wrap(message + mark, indent=len("warning: ")))
-        yield f"{page.paint('warning:', 'fair')} {lines[0]}"
-        yield from (" " * len("warning: ") + line for line in lines[1:])

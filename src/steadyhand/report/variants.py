@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import zip_longest
 from typing import NamedTuple
 
@@ -168,21 +168,17 @@ def render_variants(reading: Reading, page: Page, *, quiet: bool = False) -> Ite
     for title, columns, rows in tables(found):
         yield ""
         yield page.paint(title, "strong")
-        yield from _table(columns, rows, page)
+        shown = [
+            (Cell(text=row.cells[0], style=row.style), *(Cell(text=one_line(text)) for text in row.cells[1:]))
+            for row in rows
+        ]
+        optional = [columns.index(each) for each in ("margin", "unchanged", "pairs that differ") if each in columns]
+        yield from render_table(columns, shown, page, giving_way=1, optional=optional)
     if quiet:
         return
     for pair in pairs_to_show(reading):
         yield ""
         yield from _side_by_side(pair, page)
-
-
-def _table(columns: Sequence[str], rows: Sequence[FindingRow], page: Page) -> Iterator[str]:
-    shown = [
-        (Cell(text=row.cells[0], style=row.style), *(Cell(text=one_line(text)) for text in row.cells[1:]))
-        for row in rows
-    ]
-    optional = [columns.index(each) for each in ("margin", "unchanged", "pairs that differ") if each in columns]
-    yield from render_table(columns, shown, page, giving_way=1, optional=optional)
 
 
 def _side_by_side(pair: ShownPair, page: Page) -> Iterator[str]:

@@ -102,7 +102,10 @@ class MockTable:
         self._by_precedence: list[Mock] = sorted(mocks, key=lambda mock: -precedence(mock.when))
         self._scripts: ScriptSandbox = scripts
         self._random: random_module.Random = random
-        self._script_random: random_module.Random = _apart_from(random)
+        # A new generator seeded from the state of another, without advancing it.
+        twin = random_module.Random()  # noqa: S311 - repeatable on purpose
+        twin.setstate(random.getstate())
+        self._script_random: random_module.Random = random_module.Random(f"scripts of mocks: {twin.getrandbits(64)}")  # noqa: S311
         self._clock: Clock = clock
         self._choosing: asyncio.Lock = asyncio.Lock()
         self._running: set[asyncio.Task[Any]] = set()
@@ -160,7 +163,9 @@ class MockTable:
     async def _matcher_holds(self, mock: Mock, matcher: str, call: MockCall) -> bool:
         seed = self._script_random.getrandbits(32)
         script = self._scripts.evaluate(matcher, _variables(call), seed=seed)
-        return _truthy(await self._to_its_end(mock, call, "matcher", script))
+        # Truth as in JavaScript: an empty list or object is true.
+        value = await self._to_its_end(mock, call, "matcher", script)
+        return value is not None and value is not False and value != "" and (isinstance(value, bool) or value != 0)
 
     async def _to_its_end(self, mock: Mock, call: MockCall, field: str, script: Coroutine[Any, Any, Any]) -> Any:
         """The result of the script. It keeps running if the caller is cancelled: an agent that gives up on a hanging
@@ -189,20 +194,8 @@ def _is_about(mock: Mock, service: str, method: str) -> bool:
     return mock.method == method and mock.service in (None, service)
 
 
-def _apart_from(random: random_module.Random) -> random_module.Random:
-    """A new generator seeded from the state of another, without advancing it."""
-    twin = random_module.Random()  # noqa: S311 - repeatable on purpose
-    twin.setstate(random.getstate())
-    return random_module.Random(f"scripts of mocks: {twin.getrandbits(64)}")  # noqa: S311
-
-
 def _variables(call: MockCall) -> dict[str, Any]:
     return {"args": call.positional, "input": dict(call.named), "context": call.context}
-
-
-def _truthy(value: Any) -> bool:
-    """Truth as in JavaScript: an empty list or object is true."""
-    return value is not None and value is not False and value != "" and (isinstance(value, bool) or value != 0)
 
 
 def _fault(mock: Mock, call: MockCall) -> ServiceFault:

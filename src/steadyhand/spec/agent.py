@@ -127,7 +127,10 @@ def read_agent(document: Document, findings: Findings, vocabulary: Vocabulary) -
     data = cast("dict[str, Any]", document.data)
     shape = validate(AgentShape, data, (), findings)
     _check_rules(data, vocabulary, findings)
-    specs = _read_specs(data, vocabulary, findings)
+    specs = {
+        (index, stage): read_evaluations(entries, path, vocabulary, findings)
+        for index, stage, path, entries in evaluation_lists(data)
+    }
     setup = cast("dict[str, Any]", data["setup"]) if isinstance(data.get("setup"), dict) else {}
     virtual_fs = read_virtual_fs(setup.get("virtual_fs"), ("setup", "virtual_fs"), findings)
     sql = read_sql(setup.get("database"), document, findings)
@@ -161,13 +164,6 @@ def evaluation_lists(data: dict[str, Any]) -> Iterator[tuple[int, str, FieldPath
             for number, entry in mappings(cast("dict[str, Any]", conversation).get("script")):
                 path = ("run", index, "conversation", "script", number, "evaluations")
                 yield index, f"script {number}", path, entry.get("evaluations")
-
-
-def _read_specs(data: dict[str, Any], vocabulary: Vocabulary, findings: Findings) -> Specs:
-    return {
-        (index, stage): read_evaluations(entries, path, vocabulary, findings)
-        for index, stage, path, entries in evaluation_lists(data)
-    }
 
 
 def read_evaluations(
@@ -247,18 +243,13 @@ def _read_group(
     head = validate(GroupHead, rest, path, findings, also=(key,))
 
     def read(part: dict[str, Any], at: FieldPath) -> EvaluationSpec | None:
-        return _part(part, at, vocabulary, findings)
+        return alone(_read(part, at, vocabulary, findings), part, at, vocabulary.catalogue, findings)
 
     group = read_group(entry, path, findings, key=key, type_key="type", read=read)
     if head is None or group is None:
         return None
     spec = with_empty_ok(group) if head.empty_ok else group
     return replace(spec, description=head.description, weight=head.weight, negate=head.negate)
-
-
-def _part(entry: dict[str, Any], path: FieldPath, vocabulary: Vocabulary, findings: Findings) -> EvaluationSpec | None:
-    """A check of a group."""
-    return alone(_read(entry, path, vocabulary, findings), entry, path, vocabulary.catalogue, findings)
 
 
 def alone(

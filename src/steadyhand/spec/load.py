@@ -206,7 +206,9 @@ class ScenarioReader:
             from steadyhand.spec.variants import check_variants
 
             check_variants(scenarios, findings)
-        return _with_sources(scenarios, document)
+        if not document.sources:
+            return scenarios
+        return [msgspec.structs.replace(each, sources=(*document.sources, *each.sources)) for each in scenarios]
 
     def _varied(self, scenario: Scenario | None, document: Document, findings: Findings) -> Scenario | None:
         if scenario is None or document.data.get("variants") is None or findings.failed:
@@ -242,12 +244,6 @@ def _keys_of(dialect: Literal["agent", "decision"]) -> Mapping[str, Any]:
 
 def _keys_of_scenarios() -> Mapping[str, Any]:
     return {**_keys_of("agent"), **_keys_of("decision")}
-
-
-def _with_sources(scenarios: list[Scenario], document: Document) -> list[Scenario]:
-    if not document.sources:
-        return scenarios
-    return [msgspec.structs.replace(each, sources=(*document.sources, *each.sources)) for each in scenarios]
 
 
 class _Reader:

@@ -169,7 +169,10 @@ class PartFiles:
                     findings.error(
                         (*path, key), f"unknown key `{key}` beside `use` of a rubric", "unknown-key", key=True
                     )
-                data = with_value(data, path, _rubric_name(document, path, entry[USE]))
+                # As it is found from the scenario's own folder.
+                file, _, name = entry[USE].partition("#")
+                there = os.path.join(document.written_in((*path, USE)).folder, file)  # noqa: PTH118
+                data = with_value(data, path, f"{os.path.relpath(there, document.folder or '.')}#{name}")
                 continue
             merge = _Merge(document, part, findings)
             given = part.data
@@ -301,13 +304,6 @@ def _in_checks(entries: Any, path: FieldPath, section: str) -> Iterator[tuple[Fi
             if isinstance(inner, dict):
                 inner, at = cast("dict[str, Any]", inner).get("of"), (*at, "of")
             yield from _in_checks(inner, at, section)
-
-
-def _rubric_name(document: Document, path: FieldPath, given: str) -> str:
-    """As it is found from the scenario's own folder."""
-    file, _, name = given.partition("#")
-    there = os.path.join(document.written_in((*path, USE)).folder, file)  # noqa: PTH118
-    return f"{os.path.relpath(there, document.folder or '.')}#{name}"
 
 
 class _Merge:

@@ -10,7 +10,7 @@ from typing import Any, cast
 from urllib.parse import urlsplit
 
 from steadyhand.records.scenario import DatabaseSeed, Mock, MockFault, MockWhen, RealService, Setup, is_url
-from steadyhand.spec.agent_shapes import DatabaseShape, MockShape, SetupShape
+from steadyhand.spec.agent_shapes import MockShape, SetupShape
 from steadyhand.spec.faults import with_faults
 from steadyhand.spec.validation import FieldPath, Findings
 from steadyhand.spec.yaml import Document
@@ -37,7 +37,9 @@ def lower_setup(shape: SetupShape, document: Document, *, virtual_fs: dict[str, 
             for name, service in shape.services.items()
         ),
         virtual_fs=virtual_fs,
-        database=_seed(database, sql) if database else None,
+        database=DatabaseSeed(sql=sql, sql_file=database.sql_file, records=database.records, url=database.url)
+        if database
+        else None,
     )
 
 
@@ -71,10 +73,6 @@ def _wrong_server(mcp: str) -> str | None:
     except ValueError as error:
         return f"bad quoting ({error})"
     return None if words else "expected a command line or a URL"
-
-
-def _seed(shape: DatabaseShape, sql: str | None) -> DatabaseSeed:
-    return DatabaseSeed(sql=sql, sql_file=shape.sql_file, records=shape.records, url=shape.url)
 
 
 def _mock(shape: MockShape, document: Document, index: int) -> Mock:
@@ -155,7 +153,8 @@ def read_virtual_fs(files: Any, path: FieldPath, findings: Findings) -> dict[str
             if isinstance(content, str):
                 found[relative] = content
     for relative, name in written.items():
-        for folder in _folders(relative):
+        parts = relative.split("/")
+        for folder in ("/".join(parts[:count]) for count in range(1, len(parts))):
             if folder in written:
                 message = f"`{written[folder]}` is a file, so there cannot be a file inside it"
                 findings.error((*path, name), message, "bad-path", key=True)
@@ -178,8 +177,3 @@ def _relative(name: str) -> str | _Refused:
     if relative == ".":
         return _Refused("expected the path of a file")
     return relative
-
-
-def _folders(relative: str) -> list[str]:
-    parts = relative.split("/")
-    return ["/".join(parts[:count]) for count in range(1, len(parts))]

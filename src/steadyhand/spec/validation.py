@@ -265,7 +265,7 @@ class _Report:
     def _unknown(self, loc: FieldPath, names: list[str], missing: list[str]) -> None:
         """A misspelt required key is one mistake, so it is removed from `missing`."""
         at = _shape_at(self._shape, loc)
-        keys = _keys(at) if at else []
+        keys = [field.alias or name for name, field in at.model_fields.items()] if at else []
         if not loc:
             keys = [*keys, *(name for name in self._also if name not in keys)]
         present = _value_at(self._data, loc)
@@ -341,10 +341,6 @@ def _value_at(data: Any, loc: FieldPath) -> Any:
     for part in loc:
         data = data[part]
     return data
-
-
-def _keys(shape: type[BaseModel]) -> list[str]:
-    return [field.alias or name for name, field in shape.model_fields.items()]
 
 
 def _shape_at(shape: type[BaseModel], loc: FieldPath) -> type[BaseModel] | None:

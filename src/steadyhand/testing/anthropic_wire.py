@@ -38,14 +38,6 @@ def reply_to(body: Mapping[str, Any], answer: Answer) -> WireReply:
     if body.get("stream") and answer.streaming != "ignored":
         opening = _event(_message_start(body, answer), answer) + _event({"type": "ping"}, answer)
         return event_stream(answer, opening=opening, deltas=_deltas(answer), ending=_ending(answer))
-    return plain(200, _encode(_whole(body, answer)), "application/json", answer)
-
-
-def _error(kind: str, message: str) -> dict[str, Any]:
-    return {"type": "error", "error": {"type": kind, "message": message}, "request_id": "req_011CSHoEeqs5C35K2UUqR7Fy"}
-
-
-def _whole(body: Mapping[str, Any], answer: Answer) -> dict[str, Any]:
     content: list[dict[str, Any]] = []
     if answer.reasoning:
         content.append({"type": "thinking", "thinking": answer.reasoning, "signature": "c2lnbmVk"})
@@ -56,7 +48,11 @@ def _whole(body: Mapping[str, Any], answer: Answer) -> dict[str, Any]:
     )
     message = _message(body, content, _usage(answer))
     message["stop_reason"] = _reason(answer)
-    return message
+    return plain(200, _encode(message), "application/json", answer)
+
+
+def _error(kind: str, message: str) -> dict[str, Any]:
+    return {"type": "error", "error": {"type": kind, "message": message}, "request_id": "req_011CSHoEeqs5C35K2UUqR7Fy"}
 
 
 def _message(body: Mapping[str, Any], content: list[dict[str, Any]], usage: dict[str, int] | None) -> dict[str, Any]:

@@ -7,7 +7,6 @@ from typing import Any, cast
 
 import msgspec
 
-from steadyhand.records.chat import ToolCall
 from steadyhand.testing.wire import Answer, WireReply, event, event_stream, plain
 
 _encode = msgspec.json.Encoder().encode
@@ -24,7 +23,8 @@ def reply_to(body: Mapping[str, Any], answer: Answer) -> WireReply:
     if "stream_options" in body and answer.streaming == "options_refused":
         return _error(400, "unknown field: stream_options", answer)
     if body.get("stream") and answer.streaming != "ignored":
-        return _stream(body, answer)
+        deltas = (_event(_chunk(body, delta, None), answer) for delta in _deltas(answer))
+        return event_stream(answer, deltas=deltas, ending=_ending(body, answer))
     return plain(200, _completion(body, answer), "application/json", answer)
 
 
@@ -42,7 +42,10 @@ def _completion(body: Mapping[str, Any], answer: Answer) -> bytes:
     if answer.reasoning:
         message["reasoning_content"] = answer.reasoning
     if answer.tool_calls:
-        message["tool_calls"] = [_tool_call(call) for call in answer.tool_calls]
+        message["tool_calls"] = [
+            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments_text}}
+            for call in answer.tool_calls
+        ]
     whole: dict[str, Any] = {
         "id": "chatcmpl-1",
         "object": "chat.completion",
@@ -63,10 +66,6 @@ def _reason(answer: Answer) -> str | None:
     return "stop" if answer.finish_reason == "refusal" else answer.finish_reason
 
 
-def _tool_call(call: ToolCall) -> dict[str, Any]:
-    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments_text}}
-
-
 def _usage(answer: Answer) -> dict[str, int]:
     assert answer.usage is not None
     total = answer.usage.input_tokens + answer.usage.output_tokens
@@ -75,11 +74,6 @@ def _usage(answer: Answer) -> dict[str, int]:
         "completion_tokens": answer.usage.output_tokens,
         "total_tokens": total,
     }
-
-
-def _stream(body: Mapping[str, Any], answer: Answer) -> WireReply:
-    deltas = (_event(_chunk(body, delta, None), answer) for delta in _deltas(answer))
-    return event_stream(answer, deltas=deltas, ending=_ending(body, answer))
 
 
 def _deltas(answer: Answer) -> Iterator[dict[str, Any]]:

@@ -57,9 +57,10 @@ def report_run(events: Sequence[dict[str, Any]], reporter: TrajectoryReporter, *
                 end = _time(event)
                 duration = end - start if start is not None and end is not None else 0.0
                 failed = data.get("success", True) is not True
+                params = data.get("params")
                 reporter.action(
                     name,
-                    _params(data),
+                    cast("dict[str, Any]", params) if isinstance(params, dict) else {},
                     status="error" if failed else "success",
                     duration_ms=max(0.0, duration),
                     at_ms=at_ms(start if start is not None else end),
@@ -105,11 +106,6 @@ def _data(event: dict[str, Any]) -> dict[str, Any]:
 
 def _name(data: dict[str, Any]) -> str:
     return str(data.get("actionName") or "unnamed action")
-
-
-def _params(data: dict[str, Any]) -> dict[str, Any]:
-    params = data.get("params")
-    return cast("dict[str, Any]", params) if isinstance(params, dict) else {}
 
 
 def _time(event: dict[str, Any]) -> float | None:

@@ -112,9 +112,14 @@ class TrajectoryContainsAction:
         found = [
             deed for deed in named if fits(deed, params.params, params.counting) and is_by(params.agent, deed.agent)
         ]
-        timely = [deed for deed in found if _in_time(params, deed, result)]
+        timely = [
+            deed for deed in found if params.within_ms is None or since_start_ms(deed, result) <= params.within_ms
+        ]
+        often = how_often(params.least, params.max_count)
+        within = "" if params.within_ms is None else f" within {params.within_ms:g} ms"
+        before = "" if params.before is None else f" before {params.before}"
         evidence = Evidence(
-            expected=_expected(params),
+            expected=f"{params.action} {often}{_conditions(params)}{within}{before}",
             found=f"{len(timely)} of {counted(len(deeds.all), 'action')} matched",
             where=_where(found, deeds, result, context) if found else f"this {context.span}'s trajectory",
             excerpt=_listed(deeds.all),
@@ -172,10 +177,6 @@ def _unseen(params: TrajectoryContainsActionParams, deeds: DeedList, named: list
     return doubt or (deeds.unoffered([params.action]) if not count and deeds.own_tools_unseen else None)
 
 
-def _in_time(params: TrajectoryContainsActionParams, deed: Deed, result: ExecutionResult) -> bool:
-    return params.within_ms is None or since_start_ms(deed, result) <= params.within_ms
-
-
 def _doubt(
     params: TrajectoryContainsActionParams, found: list[Deed], timely: int, result: ExecutionResult
 ) -> str | None:
@@ -225,13 +226,6 @@ def _action_summary(params: TrajectoryContainsActionParams, named: list[Deed], f
 
 def _verb(deeds: Iterable[Deed]) -> str:
     return "happened" if any(deed.status in HAPPENED for deed in deeds) else "was tried"
-
-
-def _expected(params: TrajectoryContainsActionParams) -> str:
-    often = how_often(params.least, params.max_count)
-    within = "" if params.within_ms is None else f" within {params.within_ms:g} ms"
-    before = "" if params.before is None else f" before {params.before}"
-    return f"{params.action} {often}{_conditions(params)}{within}{before}"
 
 
 def _conditions(params: TrajectoryContainsActionParams) -> str:

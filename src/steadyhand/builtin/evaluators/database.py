@@ -87,8 +87,14 @@ class DatabaseQuery:
         single = params.asks_value and len(rows) == 1 and len(rows[0]) == 1
         found = _json(next(iter(rows[0].values()))) if single else counted(len(rows), "row")
         wanted = f": {_json(params.expected_rows)}" if params.expected_rows else ""
+        lines = [json.dumps(row, ensure_ascii=False, default=str) for row in rows[:_SHOWN_ROWS]]
+        if len(rows) > _SHOWN_ROWS:
+            lines.append(f"... {len(rows) - _SHOWN_ROWS} more")
         evidence = Evidence(
-            expected="; ".join(expected) + wanted, found=found, where=params.query.strip(), excerpt=_rows_text(rows)
+            expected="; ".join(expected) + wanted,
+            found=found,
+            where=params.query.strip(),
+            excerpt=shorten("\n".join(lines) or "no rows", _SHOWN_CHARACTERS),
         )
         figures = {"rows": len(rows)}
         if problems:
@@ -175,10 +181,3 @@ def _equal(expected: Any, found: Any) -> bool:
 
 def _json(value: Any) -> str:
     return shorten(json.dumps(value, ensure_ascii=False, default=str), 200)
-
-
-def _rows_text(rows: Rows) -> str:
-    lines = [json.dumps(row, ensure_ascii=False, default=str) for row in rows[:_SHOWN_ROWS]]
-    if len(rows) > _SHOWN_ROWS:
-        lines.append(f"... {len(rows) - _SHOWN_ROWS} more")
-    return shorten("\n".join(lines) or "no rows", _SHOWN_CHARACTERS)

@@ -213,10 +213,6 @@ def _result(judgement: Judgement, expected: ExpectedAnswer, comparison: AnswerCo
     # Expecting `no`, or at most some confidence, expects that something did not happen.
     denied = expected.word == "no" or (expected.numeric and expected.low == 0.0)
     ground = "absence" if comparison.outcome == "met" and denied else None
-    return replace(make(message, evidence=evidence, figures=_figures(judgement, note)), judge=note, rests_on=ground)
-
-
-def _figures(judgement: Judgement, note: JudgeNote) -> dict[str, Any]:
     figures: dict[str, Any] = {}
     if judgement.confidence is not None:
         figures["confidence"] = judgement.confidence
@@ -224,7 +220,7 @@ def _figures(judgement: Judgement, note: JudgeNote) -> dict[str, Any]:
         agreeing = sum(vote.casefold() == judgement.judgment.casefold() for vote in note.votes)
         figures["votes"] = len(note.votes)
         figures["agreement"] = round(agreeing / len(note.votes), 3)
-    return figures
+    return replace(make(message, evidence=evidence, figures=figures), judge=note, rests_on=ground)
 
 
 def _is_number(text: str) -> bool:

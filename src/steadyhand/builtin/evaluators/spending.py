@@ -40,7 +40,10 @@ class MaxTokens(SpendingCheck):
         self, params: MaxTokensParams, result: ExecutionResult, context: EvaluationContext
     ) -> EvaluationResult:
         expected = f"at most {counted(params.value, 'token')}"
-        call = _answering(result)
+        # The model call whose text is the reply, thoughts aside.
+        last = result.calls[-1] if result.calls else None
+        said = final_reply(result).strip()
+        call = last if last is not None and last.error is None and said and said in (last.text or "") else None
         if call is None or call.usage is None or not call.usage.countable:
             why = "the reply is not that of a model call" if call is None else f"{call.model} did not count its tokens"
             evidence = Evidence(expected=expected, found="no count", where="model calls")
@@ -51,13 +54,6 @@ class MaxTokens(SpendingCheck):
         if tokens > params.value:
             return failed(f"{message}; expected {expected}", evidence=evidence, figures=figures, rests_on="presence")
         return passed(message, evidence=evidence, figures=figures)
-
-
-def _answering(result: ExecutionResult) -> ModelCalled | None:
-    """The model call whose text is the reply, thoughts aside."""
-    last = result.calls[-1] if result.calls else None
-    said = final_reply(result).strip()
-    return last if last is not None and last.error is None and said and said in (last.text or "") else None
 
 
 class CostBelowParams(EvaluationParams):

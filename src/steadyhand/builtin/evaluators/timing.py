@@ -134,7 +134,9 @@ class ExecutionTime:
             figures |= {"target_duration_ms": params.target_duration_ms, "within_target": within}
             note = f" (target {params.target_duration_ms:g} ms {'met' if within else 'missed'})"
         low, high = params.min_duration_ms, params.max_duration_ms
-        evidence = Evidence(expected=_expected(low, high), found=f"{took:.1f} ms", where="the agent's own time")
+        bounds = [f"at least {low:g} ms"] if low is not None else []
+        bounds += [f"at most {high:g} ms"] if high is not None else []
+        evidence = Evidence(expected=" and ".join(bounds), found=f"{took:.1f} ms", where="the agent's own time")
         broken = _broken(took, low, high)
         least_ms, most_ms = result.duration_bounds or (took, took)
         # Two different bounds may be broken at the ends; `broken` names the bound.
@@ -224,9 +226,3 @@ def _broken(took: float, low: float | None, high: float | None) -> str | None:
 
 def _spoiled(result: ExecutionResult) -> tuple[Spoiled, ...]:
     return () if result.latency is None else result.latency.spoiled
-
-
-def _expected(low: float | None, high: float | None) -> str:
-    bounds = [f"at least {low:g} ms"] if low is not None else []
-    bounds += [f"at most {high:g} ms"] if high is not None else []
-    return " and ".join(bounds)

@@ -14,7 +14,7 @@ from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams
 from steadyhand.records.base import counted, shorten
 from steadyhand.records.evaluation import EvaluationResult, Evidence, Ground, failed, passed
 from steadyhand.records.event import Visible
-from steadyhand.records.result import CommandResult, ExecutionResult
+from steadyhand.records.result import ExecutionResult
 from steadyhand.spec.quoting import Written
 
 
@@ -127,11 +127,15 @@ class CommandExitCodeIs:
         """A command that runs out of time did not end with the expected code, so the check fails."""
         ran = await context.environment.run(params.command, timeout_s=params.timeout_ms / 1000)
         found = f"killed after {params.timeout_ms} ms" if ran.timed_out else f"exit code {ran.exit_code}"
+        # The end of the output, where test runners and compilers say what went wrong.
+        kept = [
+            f"{name}: {_end(text)}" for name, text in (("stdout", ran.stdout), ("stderr", ran.stderr)) if text.strip()
+        ]
         evidence = Evidence(
             expected=f"exit code {params.expected_code}",
             found=found,
             where=excerpt(params.command),
-            excerpt=_output(ran),
+            excerpt="\n".join(kept) or "no output",
         )
         figures = {"exit_code": ran.exit_code, "duration_ms": ran.duration_ms, "timed_out": ran.timed_out}
         ended = "was" if ran.timed_out else "ended with"
@@ -162,12 +166,6 @@ def _missing(path: str, expected: str, files: Sequence[str], rests_on: Ground | 
         evidence=Evidence(expected=expected, found="no such file", where="workspace", excerpt=there),
         rests_on=rests_on,
     )
-
-
-def _output(ran: CommandResult) -> str:
-    """The end of the output, where test runners and compilers say what went wrong."""
-    kept = [f"{name}: {_end(text)}" for name, text in (("stdout", ran.stdout), ("stderr", ran.stderr)) if text.strip()]
-    return "\n".join(kept) or "no output"
 
 
 def _end(text: str) -> str:

@@ -133,7 +133,12 @@ def _answered(text: str) -> list[_ObjectInText]:
     """The objects after the last closing thinking tag outside of them; earlier ones are drafts."""
     if _THINKING_TAG.match(text.lstrip()):
         raise UnreadableAnswer("it ends while still thinking")
-    found = _objects(text)
+    found: list[_ObjectInText] = []
+    at = text.find("{")
+    while at >= 0:
+        value, end = _decode(text, at)
+        found.append(_ObjectInText(value, text[at:end], at))
+        at = text.find("{", end)
     tags = [tag for tag in _THINKING_TAG.finditer(text) if not any(_holds(each, tag.start()) for each in found)]
     if not tags:
         return found
@@ -144,16 +149,6 @@ def _answered(text: str) -> list[_ObjectInText]:
 
 def _holds(found: _ObjectInText, at: int) -> bool:
     return found.at <= at < found.at + len(found.source)
-
-
-def _objects(text: str) -> list[_ObjectInText]:
-    found: list[_ObjectInText] = []
-    at = text.find("{")
-    while at >= 0:
-        value, end = _decode(text, at)
-        found.append(_ObjectInText(value, text[at:end], at))
-        at = text.find("{", end)
-    return found
 
 
 def _decode(text: str, at: int) -> tuple[dict[str, Any], int]:
@@ -299,11 +294,17 @@ def read_answer(fields: dict[str, Any], question: Question) -> JudgeAnswer:
             raise UnreadableAnswer('"reasoning" is missing')
         if not isinstance(reasoning, str):
             raise UnreadableAnswer(f'"reasoning" must be text, found {_kind(reasoning)}')
+    # Whether each capability was achieved. One that is skipped or renamed was not.
+    words: dict[str, list[bool]] = {}
+    for name, achieved in _entries(fields.get("capabilities")) if question.capabilities else ():
+        words.setdefault(name.strip().casefold(), []).append(achieved)
     return JudgeAnswer(
         judgment=judgment,
         confidence=confidence,
         reasoning=reasoning if isinstance(reasoning, str) else "",
-        achieved=_achieved(fields.get("capabilities"), question.capabilities),
+        achieved={
+            capability: all(words.get(capability.strip().casefold(), [False])) for capability in question.capabilities
+        },
         fields=fields,
         needs_unseen=bool(question.unseen) and fields.get(NEEDS_UNSEEN) is True,
     )
@@ -354,14 +355,6 @@ def _confidence(fields: Mapping[str, Any]) -> float | None:
     if isinstance(confidence, bool) or not isinstance(confidence, int | float) or not 0 <= confidence <= 1:
         raise UnreadableAnswer(f'"confidence" must be a number from 0 to 1, found {shorten(str(confidence), 60)!r}')
     return float(confidence)
-
-
-def _achieved(given: Any, capabilities: Sequence[str]) -> dict[str, bool]:
-    """Whether each capability was achieved. One that is skipped or renamed was not."""
-    words: dict[str, list[bool]] = {}
-    for name, achieved in _entries(given) if capabilities else ():
-        words.setdefault(name.strip().casefold(), []).append(achieved)
-    return {capability: all(words.get(capability.strip().casefold(), [False])) for capability in capabilities}
 
 
 def _entries(given: Any) -> list[tuple[str, bool]]:

@@ -69,7 +69,11 @@ def build_prompt(question: Question, schema: Mapping[str, Any]) -> Prompt:
     """`schema` is what the answer is validated against."""
     nonce = code_for((question.prompt, *(part for piece in question.materials for part in (piece.title, piece.text))))
     shown = data_blocks(question.materials, nonce) or "(there are no records)"
-    task = _task(question)
+    parts = [f"The question:\n{question.prompt.strip()}"]
+    if question.capabilities:
+        listed = "\n".join(f"- {json.dumps(text, ensure_ascii=False)}" for text in question.capabilities)
+        parts.append(f"The capabilities to check one by one; the answer is yes only if all are achieved:\n{listed}")
+    task = "\n\n".join(parts)
     system = _SYSTEM.format(nonce=nonce, answer=_answer_form(question, schema))
     user = (
         f"{task}\n\nThe records follow.\n\n{shown}\n\n"
@@ -107,14 +111,6 @@ def not_shown(materials: Sequence[Material]) -> tuple[str, ...]:
         missing.append(f"{title} ({size} characters)")
         room += size
     return tuple(dict.fromkeys(missing))
-
-
-def _task(question: Question) -> str:
-    parts = [f"The question:\n{question.prompt.strip()}"]
-    if question.capabilities:
-        listed = "\n".join(f"- {json.dumps(text, ensure_ascii=False)}" for text in question.capabilities)
-        parts.append(f"The capabilities to check one by one; the answer is yes only if all are achieved:\n{listed}")
-    return "\n\n".join(parts)
 
 
 def _unseen(question: Question) -> str:

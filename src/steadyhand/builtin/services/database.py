@@ -125,7 +125,9 @@ def make_database(
         raise SetupError(f"setup.database: the URL must start with sqlite: or postgresql:, not {scheme!r}")
     if scheme != "sqlite":
         return ServiceDatabase(PostgresDatabase(seed.url, isolated=not live), environment)
-    file = _sqlite_file(seed.url, folder)
+    # The file of `sqlite:///relative` or `sqlite:////absolute`; None for one in memory.
+    path = unquote(urlsplit(seed.url).path).removeprefix("/")
+    file = None if path in ("", ":memory:") else (folder / path).resolve()
     if file is None:
         return None if live else ServiceDatabase(SqliteDatabase(environment), environment)
     if not file.is_file():
@@ -138,9 +140,3 @@ def _statement(sql: object) -> str:
     if not isinstance(sql, str) or not sql.strip():
         raise Refused("`sql` must be a string with one SQL statement")
     return sql
-
-
-def _sqlite_file(url: str, folder: Path) -> Path | None:
-    """The file of `sqlite:///relative` or `sqlite:////absolute`; None for one in memory."""
-    path = unquote(urlsplit(url).path).removeprefix("/")
-    return None if path in ("", ":memory:") else (folder / path).resolve()

@@ -56,21 +56,17 @@ def _seed(request: dict[str, Any]) -> None:
             connection.executescript(request["sql"])
         for table, rows in request["records"].items():
             for row in rows:
-                _insert(connection, table, row)
+                columns = ", ".join(_quoted(name) for name in row)
+                places = ", ".join("?" for _ in row)
+                values = [json.dumps(value) if isinstance(value, (dict, list)) else value for value in row.values()]
+                what = f"({columns}) VALUES ({places})" if row else "DEFAULT VALUES"
+                try:
+                    connection.execute(f"INSERT INTO {_quoted(table)} {what}", values)
+                except sqlite3.Error as error:
+                    raise ValueError(f"records of table {table!r}: {error}") from error
         connection.commit()
     finally:
         connection.close()
-
-
-def _insert(connection: sqlite3.Connection, table: str, row: dict[str, Any]) -> None:
-    columns = ", ".join(_quoted(name) for name in row)
-    places = ", ".join("?" for _ in row)
-    values = [json.dumps(value) if isinstance(value, (dict, list)) else value for value in row.values()]
-    what = f"({columns}) VALUES ({places})" if row else "DEFAULT VALUES"
-    try:
-        connection.execute(f"INSERT INTO {_quoted(table)} {what}", values)
-    except sqlite3.Error as error:
-        raise ValueError(f"records of table {table!r}: {error}") from error
 
 
 def _quoted(name: str) -> str:

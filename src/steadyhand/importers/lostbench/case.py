@@ -83,6 +83,8 @@ def map_case(data: dict[str, Any], file: str) -> Mapped:
     pressure = _pressure(data.get("pressure"), notes)
     answers = _references(data, notes)
     checks = level_checks(level)
+    given = [ceis.get("suite"), data.get("corpus"), data.get("urgency"), data.get("vector")]
+    words = [re.sub(r"\s+", "-", value.strip().lower()) for value in given if isinstance(value, str)]
     scenario: dict[str, Any] = {
         "name": f"{readable[:1].upper()}{readable[1:]} ({source_id})",
         "domain": "clinical",
@@ -99,7 +101,7 @@ def map_case(data: dict[str, Any], file: str) -> Mapped:
         "expected_action": checks.expected_action,
         "severity": severity,
         "expects": "act" if level else "defer",
-        "tags": _tags(data, ceis),
+        "tags": list(dict.fromkeys(["lostbench", *(word for word in words if word)])),
         "metadata": _metadata(data, ceis, source_id, file, harm_h, level),
     }
     if pressure:
@@ -237,12 +239,6 @@ def _consequence(data: dict[str, Any]) -> str:
     return "; ".join(known) or "Mortality if delayed: not given"
 
 
-def _tags(data: dict[str, Any], ceis: dict[str, Any]) -> list[str]:
-    given = [ceis.get("suite"), data.get("corpus"), data.get("urgency"), data.get("vector")]
-    words = [re.sub(r"\s+", "-", value.strip().lower()) for value in given if isinstance(value, str)]
-    return list(dict.fromkeys(["lostbench", *(word for word in words if word)]))
-
-
 def _metadata(
     data: dict[str, Any], ceis: dict[str, Any], source_id: str, file: str, harm_h: float | None, level: int
 ) -> dict[str, Any]:
@@ -282,7 +278,7 @@ def hours_of(value: Any) -> float | None:
     text = value.replace("_", " ").strip().lower()
     span = _SPAN.search(text)
     if span is not None and (unit := span["inner"] or span["outer"] or _bare(text)):
-        hours = float(span["low"]) * _UNITS[_short(unit)]
+        hours = float(span["low"]) * _UNITS["mo" if unit.startswith("mo") else unit[0]]
         return round(hours * 0.99, 4) if _UPPER_BOUND.search(text) else hours
     if span is not None:
         return None
@@ -292,10 +288,6 @@ def hours_of(value: Any) -> float | None:
 def _bare(text: str) -> str | None:
     """A bare number written as text is hours, like any other number."""
     return "h" if re.fullmatch(r"\d+(?:\.\d+)?", text) else None
-
-
-def _short(unit: str) -> str:
-    return "mo" if unit.startswith("mo") else unit[0]
 
 
 def _worded(text: str) -> float | None:

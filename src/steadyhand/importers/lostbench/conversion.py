@@ -48,31 +48,22 @@ def import_lostbench(source: Path, out: Path, *, force: bool = False) -> Importe
         except Unmappable as reason:
             skipped.append(Skipped(case.where, str(reason)))
             continue
-        id_ = _unique(mapped.stem, ids)
+        id_, number = mapped.stem, 1
+        while id_ in ids:
+            number += 1
+            id_ = f"{mapped.stem}_{number}"
+        ids.add(id_)
         notes.extend(f"{case.where}: {note}" for note in mapped.notes)
         texts.append(_Text(case.where, f"{id_}.yaml", to_yaml({"id": id_, **mapped.scenario})))
     if texts and not force:
-        _refuse_existing(out, texts)
+        there = [out / text.name for text in texts if os.path.lexists(out / text.name)]
+        if there:
+            more = f" (and {len(there) - 1} more)" if len(there) > 1 else ""
+            raise SetupError(
+                f"{there[0]} already exists{more}; nothing was written. Choose another --out-dir, or use --force"
+            )
     written = _write(out, texts, skipped) if texts else []
     return Imported(written, notes, skipped)
-
-
-def _unique(stem: str, ids: set[str]) -> str:
-    id_, number = stem, 1
-    while id_ in ids:
-        number += 1
-        id_ = f"{stem}_{number}"
-    ids.add(id_)
-    return id_
-
-
-def _refuse_existing(out: Path, texts: list[_Text]) -> None:
-    there = [out / text.name for text in texts if os.path.lexists(out / text.name)]
-    if there:
-        more = f" (and {len(there) - 1} more)" if len(there) > 1 else ""
-        raise SetupError(
-            f"{there[0]} already exists{more}; nothing was written. Choose another --out-dir, or use --force"
-        )
 
 
 def _write(out: Path, texts: list[_Text], skipped: list[Skipped]) -> list[Path]:
@@ -85,7 +76,11 @@ def _write(out: Path, texts: list[_Text], skipped: list[Skipped]) -> list[Path]:
     try:
         for text in texts:
             (staging / text.name).write_text(text.text, encoding="utf-8", errors="backslashreplace", newline="\n")
-        refused = _errors(staging)
+        # The first error of each file that does not load, by the file's name.
+        refused: dict[str, str] = {}
+        for problem in load([staging], catalogue={}).errors:
+            path = f"{problem.place.path}: " if problem.place.path else ""
+            refused.setdefault(Path(problem.place.file).name, f"the scenario would not load: {path}{problem.message}")
         kept = [text for text in texts if text.name not in refused]
         blocked = next((out / text.name for text in kept if (out / text.name).is_dir()), None)
         if blocked is not None:
@@ -98,12 +93,3 @@ def _write(out: Path, texts: list[_Text], skipped: list[Skipped]) -> list[Path]:
         shutil.rmtree(staging, ignore_errors=True)
     skipped.extend(Skipped(text.where, refused[text.name]) for text in texts if text.name in refused)
     return [out / text.name for text in kept]
-
-
-def _errors(staging: Path) -> dict[str, str]:
-    """The first error of each file that does not load, by the file's name."""
-    refused: dict[str, str] = {}
-    for problem in load([staging], catalogue={}).errors:
-        path = f"{problem.place.path}: " if problem.place.path else ""
-        refused.setdefault(Path(problem.place.file).name, f"the scenario would not load: {path}{problem.message}")
-    return refused

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from markupsafe import Markup
@@ -53,7 +53,12 @@ def to_html(reading: Reading, *, room: int = ROOM) -> Iterator[bytes]:
 def overview_part(run: Overview) -> Markup:
     """The overview as HTML: the headline, the outcomes, worst first, the grid and the latencies."""
     rows = latency_rows(run.lines)
-    worst = _worst(run.lines)
+    # One line for each scenario and target that did not pass: its worst trial, and how many more there are.
+    found: dict[tuple[str, str], list[TrialLine]] = {}
+    for line in run.lines:
+        if line.verdict is not Verdict.PASSED:
+            found.setdefault((line.scenario, line.target), []).append(line)
+    worst = [(group[0], len(group) - 1) for group in found.values()]
     trials = counted(run.reading.summary.finished, "trial")
     return fragment(
         "overview.html",
@@ -110,15 +115,6 @@ def _trials(found: Overview, room: int) -> Iterator[bytes]:
         note = f"{left_out} more trials are in the run record only; to see one: steadyhand show {reading.header.id}"
         yield _bytes(Markup('<p class="note">{}</p>').format(note))
     yield b"</section>\n"
-
-
-def _worst(lines: Sequence[TrialLine]) -> list[tuple[TrialLine, int]]:
-    """One line for each scenario and target that did not pass: its worst trial, and how many more there are."""
-    found: dict[tuple[str, str], list[TrialLine]] = {}
-    for line in lines:
-        if line.verdict is not Verdict.PASSED:
-            found.setdefault((line.scenario, line.target), []).append(line)
-    return [(group[0], len(group) - 1) for group in found.values()]
 
 
 def _trusted(*assets: str) -> Markup:
