@@ -95,9 +95,8 @@ def _lint_check(check: _Check) -> Iterator[Problem]:
     if not any(problem.code == "matches-anything" for problem in found):
         said = next((each for each in REFUSALS if _demands(check.evaluation) and _holds(check, each)), None)
         if said is not None:
-            yield check.problem(
-                "matches-refusal", f'a refusal satisfies it: "{said}"; ask for words that refusals lack'
-            )
+            message = f'a refusal satisfies it: "{said}"; ask for words that refusals lack'
+            yield check.problem("matches-refusal", message)
 
 
 def _evaluations(step: Step) -> tuple[EvaluationSpec, ...]:
