@@ -40,7 +40,7 @@ from steadyhand.spec.faults import check_faults
 from steadyhand.spec.groups import group_key, negated, read_group
 from steadyhand.spec.patterns import inspect_pattern
 from steadyhand.spec.setup import check_services, digest_with, lower_setup, read_sql, read_virtual_fs
-from steadyhand.spec.validation import FieldPath, Findings, advice, describe, has_misspelt, mappings, validate
+from steadyhand.spec.validation import FieldPath, Findings, advice, describe, has_misspelt, lowered, mappings, validate
 from steadyhand.spec.yaml import Document
 from steadyhand.suggestion import nearest
 
@@ -110,15 +110,7 @@ def plugin_refs(document: Document) -> tuple[PluginRef, ...]:
             shape = PluginShape.model_validate({"name": entry} if isinstance(entry, str) else entry)
         except ValidationError:
             continue
-        found.append(
-            PluginRef(
-                name=shape.name,
-                place=document.locate(("plugins", index)),
-                version=shape.version,
-                enabled=shape.enabled,
-                config=shape.config,
-            )
-        )
+        found.append(lowered(PluginRef, shape, place=document.locate(("plugins", index))))
     return tuple(found)
 
 
@@ -137,8 +129,8 @@ def read_agent(document: Document, findings: Findings, vocabulary: Vocabulary) -
     _check_weights(data, specs, findings)
     if shape is None or findings.failed:
         return None
-    lowered = lower_setup(shape.setup, document, virtual_fs=virtual_fs, sql=sql)
-    check_faults(shape.setup, lowered, findings)
+    laid_out = lower_setup(shape.setup, document, virtual_fs=virtual_fs, sql=sql)
+    check_faults(shape.setup, laid_out, findings)
     if findings.failed:
         return None
     sql_file = shape.setup.database.sql_file if shape.setup.database else None
@@ -146,7 +138,7 @@ def read_agent(document: Document, findings: Findings, vocabulary: Vocabulary) -
         document,
         shape,
         specs,
-        setup=lowered,
+        setup=laid_out,
         digest=digest_with(document, sql_file, sql),
     )
 

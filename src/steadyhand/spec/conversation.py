@@ -13,13 +13,8 @@ from steadyhand.records.scenario import (
     TerminationJudge,
     UserSimulatorConfig,
 )
-from steadyhand.spec.agent_shapes import (
-    ConversationShape,
-    ScriptedTurnShape,
-    TerminationConditionShape,
-    UserSimulatorShape,
-)
-from steadyhand.spec.validation import FieldPath, Findings, has_misspelt, mappings
+from steadyhand.spec.agent_shapes import ConversationShape, ScriptedTurnShape
+from steadyhand.spec.validation import FieldPath, Findings, has_misspelt, lowered, mappings
 from steadyhand.spec.yaml import Document
 
 
@@ -34,53 +29,27 @@ def lower_conversation(
     opened: bool,
 ) -> ConversationConfig:
     """`scripted` holds the checks of the script's entries; `opened` is whether the step has an `input`."""
-    debug = shape.debug_options
-    return ConversationConfig(
+    return lowered(
+        ConversationConfig,
+        shape,
         max_turns=shape.max_turns or len(shape.script) + opened,
-        user_simulator=_simulator(shape.user_simulator) if shape.user_simulator else None,
+        user_simulator=shape.user_simulator and lowered(UserSimulatorConfig, shape.user_simulator),
         script=tuple(
             ScriptedTurn(say=entry.say, type=entry.type, evaluations=checks)
             for entry, checks in zip(shape.script, scripted, strict=True)
         ),
-        timeout_per_turn_ms=shape.timeout_per_turn_ms,
-        total_timeout_ms=shape.total_timeout_ms,
         termination_conditions=tuple(
-            _condition(condition, document, (*path, "termination_conditions", index))
-            for index, condition in enumerate(shape.termination_conditions)
+            lowered(
+                TerminationCondition,
+                each,
+                place=document.locate((*path, "termination_conditions", index)),
+                llm_judge=each.llm_judge and lowered(TerminationJudge, each.llm_judge),
+            )
+            for index, each in enumerate(shape.termination_conditions)
         ),
         turn_evaluations=turn,
         final_evaluations=final,
-        debug_options=DebugOptions(
-            log_user_simulation=debug.log_user_simulation,
-            log_turn_decisions=debug.log_turn_decisions,
-            export_full_transcript=debug.export_full_transcript,
-        ),
-    )
-
-
-def _simulator(shape: UserSimulatorShape) -> UserSimulatorConfig:
-    return UserSimulatorConfig(
-        persona=shape.persona,
-        objective=shape.objective,
-        model_type=shape.model_type,
-        temperature=shape.temperature,
-        max_tokens=shape.max_tokens,
-        style=shape.style,
-        constraints=tuple(shape.constraints),
-        emotional_state=shape.emotional_state,
-        knowledge_level=shape.knowledge_level,
-    )
-
-
-def _condition(shape: TerminationConditionShape, document: Document, path: FieldPath) -> TerminationCondition:
-    judge = shape.llm_judge
-    return TerminationCondition(
-        type=shape.type,
-        place=document.locate(path),
-        description=shape.description,
-        keywords=tuple(shape.keywords),
-        function=shape.function,
-        llm_judge=TerminationJudge(prompt=judge.prompt, threshold=judge.threshold) if judge else None,
+        debug_options=lowered(DebugOptions, shape.debug_options),
     )
 
 

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from steadyhand.records.scenario import DatabaseSeed, Mock, MockFault, MockWhen, RealService, Setup, is_url
 from steadyhand.spec.agent_shapes import MockShape, SetupShape
 from steadyhand.spec.faults import with_faults
-from steadyhand.spec.validation import FieldPath, Findings
+from steadyhand.spec.validation import FieldPath, Findings, lowered
 from steadyhand.spec.yaml import Document
 
 MAX_SQL_BYTES = 16 << 20
@@ -37,9 +37,7 @@ def lower_setup(shape: SetupShape, document: Document, *, virtual_fs: dict[str, 
             for name, service in shape.services.items()
         ),
         virtual_fs=virtual_fs,
-        database=DatabaseSeed(sql=sql, sql_file=database.sql_file, records=database.records, url=database.url)
-        if database
-        else None,
+        database=database and lowered(DatabaseSeed, database, sql=sql),
     )
 
 
@@ -81,16 +79,10 @@ def _mock(shape: MockShape, document: Document, index: int) -> Mock:
         method=shape.method,
         place=document.locate(("setup", "mocks", index)),
         service=shape.service,
-        when=MockWhen(
-            args=when.args,
-            input=when.input,
-            context=when.context,
-            matcher=when.matcher,
-            partial_args=when.partial_args,
-        ),
+        when=lowered(MockWhen, when, args=when.args, partial_args=when.partial_args),
         response=shape.response,
         response_fn=shape.response_fn,
-        error=MockFault(code=error.code, message=error.message, status=error.status) if error else None,
+        error=error and lowered(MockFault, error),
         delay_ms=shape.metadata.delay,
         probability=shape.metadata.probability,
         description=shape.description,

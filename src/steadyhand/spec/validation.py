@@ -17,13 +17,14 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from pydantic_core import ErrorDetails
 
 from steadyhand.language.thoughts import tags_of
-from steadyhand.records.base import shorten
+from steadyhand.records.base import Record, shorten
 from steadyhand.records.location import Place, Problem
 from steadyhand.suggestion import nearest
 
 PathPart = str | int
 FieldPath = tuple[PathPart, ...]
 ShapeT = TypeVar("ShapeT", bound=BaseModel)
+RecordT = TypeVar("RecordT", bound=Record)
 Name = Annotated[str, Field(min_length=1)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Temperature = Annotated[float, Field(ge=0, le=2)]
@@ -40,6 +41,15 @@ class Shape(BaseModel):
     model_config: ClassVar[ConfigDict] = ConfigDict(
         extra="forbid", strict=True, frozen=True, allow_inf_nan=False, defer_build=True
     )
+
+
+def lowered(record: type[RecordT], shape: BaseModel, **given: Any) -> RecordT:
+    """What was written as a record: fields that are not `given` are copied by name, lists as tuples."""
+    for name in record.__struct_fields__:
+        if name not in given:
+            value: Any = getattr(shape, name)
+            given[name] = tuple(cast("list[Any]", value)) if isinstance(value, list) else value
+    return record(**given)
 
 
 class Located(Protocol):
