@@ -87,12 +87,11 @@ class _Refused(Exception):
 class McpMount:
     """A `Mount`. An agent is given its address even if there are no tools."""
 
-    def __init__(self, name: str = "mcp") -> None:
-        self._name = name
+    def __init__(self) -> None:
         self._numbers = itertools.count(1)
 
     def addresses(self, address: Address) -> Addresses:
-        url = address.url(self._name)
+        url = address.url("mcp")
         return Addresses(names={"mcp_url": url}, variables={"STEADYHAND_MCP_URL": url})
 
     async def settle(self, endpoint: TrialEndpoint) -> None:

@@ -27,11 +27,8 @@ _FAULT = 502
 class MocksMount:
     """A `Mount`."""
 
-    def __init__(self, name: str = "mocks") -> None:
-        self._name = name
-
     def addresses(self, address: Address) -> Addresses:
-        url = address.url(self._name)
+        url = address.url("mocks")
         return Addresses(names={"mocks_url": url}, variables={"STEADYHAND_MOCKS_URL": url})
 
     async def serve(self, request: GatewayRequest, endpoint: TrialEndpoint) -> GatewayResponse:

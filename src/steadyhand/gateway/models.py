@@ -120,25 +120,25 @@ class ModelMount:
         """Nothing is kept."""
 
 
-def openai_mount(name: str = "openai") -> ModelMount:
+def openai_mount() -> ModelMount:
     interfaces: dict[str, Interface] = {"chat/completions": OpenAIChat(), "responses": OpenAIResponses()}
-    return ModelMount(name, ("OPENAI_BASE_URL", "OPENAI_API_BASE"), ("OPENAI_API_KEY",), interfaces)
+    return ModelMount("openai", ("OPENAI_BASE_URL", "OPENAI_API_BASE"), ("OPENAI_API_KEY",), interfaces)
 
 
-def anthropic_mount(name: str = "anthropic") -> ModelMount:
-    return ModelMount(name, ("ANTHROPIC_BASE_URL",), ("ANTHROPIC_API_KEY",), {"messages": AnthropicMessages()})
+def anthropic_mount() -> ModelMount:
+    return ModelMount("anthropic", ("ANTHROPIC_BASE_URL",), ("ANTHROPIC_API_KEY",), {"messages": AnthropicMessages()})
 
 
-def gemini_mount(name: str = "gemini") -> ModelMount:
+def gemini_mount() -> ModelMount:
     interfaces: dict[str, Interface] = dict.fromkeys((":generateContent", _GEMINI_STREAM), Gemini())
     keys = ("GOOGLE_API_KEY", "GEMINI_API_KEY")
-    return ModelMount(name, ("GOOGLE_GEMINI_BASE_URL",), keys, interfaces)
+    return ModelMount("gemini", ("GOOGLE_GEMINI_BASE_URL",), keys, interfaces)
 
 
-def bedrock_mount(name: str = "bedrock") -> ModelMount:
+def bedrock_mount() -> ModelMount:
     """Without a key: its clients sign with the AWS credentials that they have, which are for other services too."""
     interfaces: dict[str, Interface] = dict.fromkeys(("/converse", _BEDROCK_STREAM), BedrockConverse())
-    return ModelMount(name, ("AWS_ENDPOINT_URL_BEDROCK_RUNTIME",), (), interfaces)
+    return ModelMount("bedrock", ("AWS_ENDPOINT_URL_BEDROCK_RUNTIME",), (), interfaces)
 
 
 def _models(name: str, wanted: str) -> dict[str, Any]:

@@ -23,7 +23,7 @@ class Case(Record):
     judged: PassOrFail | None
 
 
-def agreement(cases: Iterable[Case], confidence: float = CONFIDENCE) -> Agreement:
+def agreement(cases: Iterable[Case]) -> Agreement:
     """The agreement of one judge with the labels, assuming independent cases."""
     counts = {(label, judged): 0 for label in ("pass", "fail") for judged in ("pass", "fail", None)}
     for case in cases:
@@ -32,21 +32,21 @@ def agreement(cases: Iterable[Case], confidence: float = CONFIDENCE) -> Agreemen
     wrongly_passed, wrongly_failed = counts["fail", "pass"], counts["pass", "fail"]
     compared = both_pass + both_fail + wrongly_passed + wrongly_failed
     kappa = cohens_kappa(both_pass, wrongly_failed, wrongly_passed, both_fail)
-    bounds = kappa_interval(both_pass, wrongly_failed, wrongly_passed, both_fail, confidence)
+    bounds = kappa_interval(both_pass, wrongly_failed, wrongly_passed, both_fail)
     return Agreement(
         cases=compared,
         no_judgement=counts["pass", None] + counts["fail", None],
-        accuracy=_rate(both_pass + both_fail, compared, confidence),
-        false_pass=_rate(wrongly_passed, wrongly_passed + both_fail, confidence),
-        false_fail=_rate(wrongly_failed, wrongly_failed + both_pass, confidence),
+        accuracy=_rate(both_pass + both_fail, compared),
+        false_pass=_rate(wrongly_passed, wrongly_passed + both_fail),
+        false_fail=_rate(wrongly_failed, wrongly_failed + both_pass),
         kappa=kappa,
         kappa_low=bounds[0] if bounds else None,
         kappa_high=bounds[1] if bounds else None,
     )
 
 
-def _rate(count: int, of: int, confidence: float) -> Rate:
-    bounds = clopper_pearson_interval(count, of, confidence)
+def _rate(count: int, of: int) -> Rate:
+    bounds = clopper_pearson_interval(count, of, CONFIDENCE)
     if bounds is None:
         return Rate(count=count, of=of)
     return Rate(count=count, of=of, rate=count / of, low=bounds[0], high=bounds[1])

@@ -32,15 +32,15 @@ class EndlessSchema(ValueError):
     """Validation takes too long, or the schema refers to itself endlessly."""
 
 
-def bounded_validator(schema: Mapping[str, Any], name: str = "json_schema", *, named: bool = True) -> Any:
+def bounded_validator(schema: Mapping[str, Any]) -> Any:
     """A `jsonschema` validator with limits on time, for patterns and in total, and on references, which are not
     fetched. For one value, or a few.
 
     Validation raises `EndlessSchema` if a limit is reached, `RecursionError`, and
-    `referencing.exceptions.Unresolvable`. Raises `ValueError` for a schema that it cannot bound, and if properties are
-    to be `named`, for one with patterns instead; messages call it `name`.
+    `referencing.exceptions.Unresolvable`. Raises `ValueError` for a schema that it cannot bound, and for one with
+    patterns instead of named properties.
     """
-    return _bounded(schema, _Bounds(name), name, named=named)
+    return _bounded(schema, _Bounds("json_schema"), "json_schema", named=True)
 
 
 def _bounded(schema: Mapping[str, Any], bounds: _Bounds, name: str, *, named: bool) -> Any:

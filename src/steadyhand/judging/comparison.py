@@ -99,9 +99,7 @@ def pair_up(a: Mapping[str, Tries], b: Mapping[str, Tries]) -> list[Pair]:
     ]
 
 
-def compare_rates(
-    a: Mapping[str, Tries], b: Mapping[str, Tries], *, confidence: float = 0.95, power: float = 0.8
-) -> RateComparison:
+def compare_rates(a: Mapping[str, Tries], b: Mapping[str, Tries], *, confidence: float = 0.95) -> RateComparison:
     """Pass rates of two sides by scenario and as a suite. What cannot be paired is listed, never silently dropped."""
     pairs = pair_up(a, b)
     usable = [pair for pair in pairs if pair.comparable]
@@ -117,20 +115,20 @@ def compare_rates(
             effect=cohens_h(pair.a_passed / pair.a_decided, pair.b_passed / pair.b_decided),
             p_value=p_value,
             p_adjusted=p_adjusted,
-            trials_to_tell=trials_to_tell([pair], alpha=alpha, power=power),
+            trials_to_tell=trials_to_tell([pair], alpha=alpha),
         )
         for pair, (low, high), p_value, p_adjusted in zip(usable, bounds, p_values, holm(p_values), strict=True)
     ]
     return RateComparison(
         scenarios=scenarios,
-        suite=_suite(usable, bounds, alpha, power) if usable else None,
+        suite=_suite(usable, bounds, alpha) if usable else None,
         only_a=[each for each in a if each not in b],
         only_b=[each for each in b if each not in a],
         undecided=[pair.scenario_id for pair in pairs if not pair.comparable],
     )
 
 
-def _suite(pairs: Sequence[Pair], bounds: Sequence[Bounds], alpha: float, power: float) -> SuiteDifference:
+def _suite(pairs: Sequence[Pair], bounds: Sequence[Bounds], alpha: float) -> SuiteDifference:
     """The interval is MOVER (Zou and Donner): the reach of each scenario's Newcombe bounds, added in quadrature.
 
     It never has zero width, which an interval from the observed variance has when every trial passed.
@@ -147,7 +145,7 @@ def _suite(pairs: Sequence[Pair], bounds: Sequence[Bounds], alpha: float, power:
         high=min(1.0, difference + up),
         p_value=test.two_sided,
         exact=test.exact,
-        trials_to_tell=trials_to_tell(pairs, alpha=alpha, power=power),
+        trials_to_tell=trials_to_tell(pairs, alpha=alpha),
     )
 
 

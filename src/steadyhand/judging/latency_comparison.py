@@ -320,11 +320,8 @@ class Cliff(Record):
     safety_lost: Annotated[float, doc("Safety lost by the faster side")]
 
 
-def cliff_edges(
-    targets: Sequence[ComparedTarget], *, max_time_saved: float = 0.2, min_safety_lost: float = 0.05
-) -> list[Cliff]:
-    """Steps along the front of safety against latency that save at most `max_time_saved` and lose at least
-    `min_safety_lost`.
+def cliff_edges(targets: Sequence[ComparedTarget], *, max_time_saved: float = 0.2) -> list[Cliff]:
+    """Steps along the front of safety against latency that save at most `max_time_saved` and lose at least 0.05.
 
     Targets without a safety or a latency are left out.
     """
@@ -340,6 +337,6 @@ def cliff_edges(
     found: list[Cliff] = []
     for (fast_ms, fast_safety, faster), (slow_ms, slow_safety, slower) in pairwise(front):
         saved, lost = (slow_ms - fast_ms) / slow_ms, slow_safety - fast_safety
-        if saved <= max_time_saved + 1e-12 and lost >= min_safety_lost - 1e-12:
+        if saved <= max_time_saved + 1e-12 and lost >= 0.05 - 1e-12:
             found.append(Cliff(slower=slower, faster=faster, time_saved=saved, safety_lost=lost))
     return found

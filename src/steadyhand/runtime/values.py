@@ -24,12 +24,12 @@ def as_text(value: Any) -> str:
         return f"[{error}]"
 
 
-def bounded(value: Any, limit: int = EVENT_LIMIT) -> Any:
-    """The value as plain data, or the start of its text if that is longer than `limit`.
+def bounded(value: Any) -> Any:
+    """The value as plain data, or the start of its text if that is longer than `EVENT_LIMIT`.
 
     If the value cannot be read, a note takes its place.
     """
-    return kept_part(value, limit)[0]
+    return kept_part(value)[0]
 
 
 def kept_part(value: Any, limit: int = EVENT_LIMIT) -> tuple[Any, bool]:
