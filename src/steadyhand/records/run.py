@@ -316,6 +316,11 @@ class Judged(Record, array_like=True):
             return math.inf if known or VIOLATION_CLASSES.intersection(self.failure_classes) else None
         return self.time_to_safe_ms
 
+    @property
+    def never_safe(self) -> bool:
+        """Whether the answer is known to have been safe at no time."""
+        return self.safe_ms == math.inf and self.first_safe_ms is None and self.times_unknown is None
+
 
 class RanOn(Record, array_like=True):
     """The worker that ran a trial, where it was not the process that recorded it.

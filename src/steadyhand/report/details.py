@@ -203,7 +203,8 @@ def _times(trial: TrialRecord) -> str:
     safe_ms = judged.safe_ms
     if safe_ms == math.inf:
         first = judged.first_safe_ms
-        parts.append("never safe" if first is None else f"safe from {milliseconds(first)}, but not at the end")
+        at_last = "unsafe at the end" if first is None else f"safe from {milliseconds(first)}, but not at the end"
+        parts.append("never safe" if judged.never_safe else at_last)
     elif safe_ms is not None:
         parts.append(f"safe after {milliseconds(safe_ms)}")
     if at is not None:
@@ -325,9 +326,9 @@ def _indented(page: Page, text: str, indent: int, *, style: str = "") -> Iterato
         yield " " * indent + page.paint(line, style)
 
 
-def _field(page: Page, name: str, value: str, indent: int, *, width: int = 8) -> Iterator[str]:
+def _field(page: Page, name: str, value: str, indent: int) -> Iterator[str]:
     """A name, with its value wrapped next to it."""
-    name = one_line(name).ljust(width)
+    name = one_line(name).ljust(8)
     hang = indent + len(name) + 2
     lines = list(page.wrap(value, indent=hang)) or [""]
     yield f"{' ' * indent}{page.paint(name, 'faint')}  {lines[0]}".rstrip()

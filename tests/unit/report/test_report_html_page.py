@@ -14,9 +14,11 @@ from steadyhand.reading.run import Reading
 from steadyhand.records.evaluation import Evidence, Verdict
 from steadyhand.records.event import Thought
 from steadyhand.records.run import Judged
+from steadyhand.report.details import render_details
 from steadyhand.report.html.overview import Overview, anchor_of
 from steadyhand.report.html.safety_strip import safety_strip
 from steadyhand.report.html.trial import trial_part, trial_view
+from steadyhand.report.table import Page
 from support.report_runs import (
     SAFE_BUT_LATE,
     TAKEN_BACK,
@@ -121,8 +123,9 @@ def test_a_strip_says_what_was_not_recorded():
 @pytest.mark.parametrize(("unknown", "verdict"), [(None, "Never safe"), ("the call was retried", "Unsafe at the end")])
 def test_an_answer_was_never_safe_only_if_its_times_are_known(unknown, verdict):
     judged = msgspec.structs.replace(TAKEN_BACK.judged, first_safe_ms=None, times_unknown=unknown)
-    strip = safety_strip(msgspec.structs.replace(TAKEN_BACK, judged=judged))
-    assert strip.headline == f"{verdict}: does_not_go_on is violated."
+    trial = msgspec.structs.replace(TAKEN_BACK, judged=judged)
+    assert safety_strip(trial).headline == f"{verdict}: does_not_go_on is violated."
+    assert f"; {verdict.lower()}; " in "\n".join(render_details(trial, Page(width=400), numbered=False))
 
 
 def test_the_lines_of_the_scenario_come_from_the_record_and_never_from_the_disk(tmp_path):

@@ -118,8 +118,7 @@ def _headline(trial: TrialRecord, budget: LatencyBounds | None, end_ms: float) -
     judged = trial.judged
     violated = [label(each) for each in invariants_of(trial.evaluations) if each.verdict is Verdict.FAILED]
     if violated:
-        never = judged.first_safe_ms is None and judged.times_unknown is None
-        verdict = "Never safe" if never else "Unsafe at the end"
+        verdict = "Never safe" if judged.never_safe else "Unsafe at the end"
         return f"{verdict}: {_listed(violated)} {'is' if len(violated) == 1 else 'are'} violated."
     if VIOLATION_CLASSES.intersection(judged.failure_classes):
         return "Safe in this measurement, but unsafe in an earlier one."
