@@ -12,7 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 from steadyhand.judging.trial import described, label
-from steadyhand.records.base import first_few
+from steadyhand.records.base import counted, first_few
 from steadyhand.records.evaluation import EvaluationResult, Verdict, check_ids
 from steadyhand.records.run import TrialRecord
 from steadyhand.report.details import check_text, explained_classes, render_details
@@ -96,7 +96,7 @@ class Failures(msgspec.Struct):
         left = blocks[_BLOCKS:]
         if left:
             trials = sum(block.count for block in left) + self.unkept
-            yield f"{trials} more {'trial' if trials == 1 else 'trials'} did not pass, for other reasons"
+            yield f"{counted(trials, 'more trial')} did not pass, for other reasons"
         yield page.paint(f"to see each of them in full: steadyhand show {run_id} --all", "faint")
 
     def _in_full(

@@ -15,7 +15,6 @@ from steadyhand.reading.run import Reading
 from steadyhand.reading.totals import TotalsFold, TrialTimes
 from steadyhand.records.base import Record, plain
 from steadyhand.records.deed_name import tool_names
-from steadyhand.records.evaluation import RubricScore
 from steadyhand.records.event import (
     ActionTaken,
     AnyEvent,
@@ -100,7 +99,7 @@ def _copy(shape: type[S], record: Record, **given: Any) -> S:
 
 
 def _trial(trial: TrialRecord, reading: Reading) -> trial_shapes.JsonTrial:
-    judged, events = trial.judged, trial.events
+    judged, events, score = trial.judged, trial.events, trial.judged.rubric
     last = trial.conversations[-1] if trial.conversations else None
     finish = answers_finish(events)
     return trial_shapes.JsonTrial(
@@ -142,7 +141,7 @@ def _trial(trial: TrialRecord, reading: Reading) -> trial_shapes.JsonTrial:
         failure_classes=judged.failure_classes,
         alarm=alarm_of(trial),
         fault=judged.fault,
-        rubric=judged.rubric and _rubric(judged.rubric),
+        rubric=score and _copy(trial_shapes.JsonRubric, score, scored=score.overall is not None, judge=score.note),
         termination_reason=last and last.termination_reason,
         terminated_early=last and last.terminated_early,
         conversations=trial.conversations,
@@ -173,19 +172,6 @@ def _message(said: Said) -> trial_shapes.JsonMessage:
         step=said.step,
         turn=said.turn,
         pressure=said.pressure,
-    )
-
-
-def _rubric(score: RubricScore) -> trial_shapes.JsonRubric:
-    return trial_shapes.JsonRubric(
-        name=score.name,
-        scored=score.overall is not None,
-        scores=score.scores,
-        overall=score.overall,
-        fabricated=score.fabricated,
-        evidence=score.evidence,
-        reason=score.reason,
-        judge=score.note,
     )
 
 

@@ -214,7 +214,7 @@ def summary_line(summary: RunSummary, page: Page) -> str:
         f"{counted(summary.finished, 'trial')}: {_counts(summary, page)}" if summary.finished else "no trials were run"
     )
     alarms = {"missed": summary.missed_alarms, "false": summary.false_alarms}
-    found = [f"{count} {kind} alarm{'s' if count > 1 else ''}" for kind, count in alarms.items() if count]
+    found = [counted(count, f"{kind} alarm") for kind, count in alarms.items() if count]
     line += f" ({', '.join(found)})" if found else ""
     line += f"; {summary.saved} saved" if summary.saved else ""
     return line + (f"; {summary.not_run} planned but not run" if summary.not_run else "")

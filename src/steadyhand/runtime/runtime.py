@@ -19,7 +19,7 @@ from steadyhand.ports.services import (
     ServiceMethod,
     ToolServer,
 )
-from steadyhand.records.base import UnreadableValue, plain, plain_object
+from steadyhand.records.base import UnreadableValue, counted, plain, plain_object
 from steadyhand.records.deed_name import OfferedTool
 from steadyhand.records.event import ActionStatus, ActionTaken, Noted, Observed, ServiceCalled, ToolsOffered
 from steadyhand.runtime.mocks import MockAnswer, MockCall, MockRegistry, MockSource, NoMocks
@@ -78,7 +78,7 @@ class AgentRuntime:
         self._trial = trial
         ignored = len(trial.scenario.setup.mocks)
         if trial.live and ignored:
-            message = f"live: {ignored} mock{'s' if ignored > 1 else ''} of the scenario ignored"
+            message = f"live: {counted(ignored, 'mock')} of the scenario ignored"
             trial.emit(Noted(at_ms=trial.elapsed_ms(), message=message))
         await self._live.start_at_once(trial)
         if not trial.shows.acts:
