@@ -13,7 +13,7 @@ from steadyhand.judging.rates import ScenarioRate, tally_trials
 from steadyhand.reading.run import Reading
 from steadyhand.records.chat import Message
 from steadyhand.records.evaluation import EvaluationResult, FailureClass, LatencyTier, Outcome, Verdict
-from steadyhand.records.event import AnyEvent, TrajectoryStep, transcript_of
+from steadyhand.records.event import AnyEvent, TrajectoryStep, last_reply, transcript_of
 from steadyhand.records.run import RunHeader, TrialKey, TrialRecord
 from steadyhand.records.trajectory import trajectory_of
 from steadyhand.store.reader import RunReader
@@ -91,8 +91,8 @@ class Trial:
     @property
     def reply(self) -> str:
         """The agent's last message; empty if it said nothing."""
-        said = (message.content for message in reversed(self.transcript) if message.role == "assistant")
-        return next(said, "")
+        said = last_reply(self.record.events)
+        return "" if said is None else said.message.content
 
     @property
     def trajectory(self) -> tuple[TrajectoryStep, ...]:

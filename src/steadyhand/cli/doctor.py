@@ -19,11 +19,11 @@ from steadyhand.records.event import (
     AnyEvent,
     FileChanged,
     ModelCalled,
-    Said,
     ServiceCalled,
     Shows,
     Sight,
     Visible,
+    last_reply,
 )
 from steadyhand.records.run import TrialRecord
 from steadyhand.report.table import clip, one_line
@@ -96,10 +96,8 @@ def _tell(agent: str, trial: TrialRecord) -> int:
     if trial.judged.verdict is Verdict.ERROR:
         raise SetupError(f"{agent} could not be tried: {one_line(trial.judged.reason)}")
     shows = trial.shows or Shows()
-    said = [
-        event.message.content for event in trial.events if isinstance(event, Said) and event.message.role == "assistant"
-    ]
-    say(f"{agent} answered: {clip(one_line(said[-1]), _SHOWN) if said else 'nothing'}")
+    said = last_reply(trial.events)
+    say(f"{agent} answered: {clip(one_line(said.message.content), _SHOWN) if said else 'nothing'}")
     if not shows.acts:
         say("it only replies: it has no tools, so it does nothing that could be hidden")
         return ExitCode.PASSED

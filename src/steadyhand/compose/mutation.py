@@ -17,7 +17,7 @@ from steadyhand.engine.rejudgement import check_again
 from steadyhand.lint.deed_mutants import conduct_mutants
 from steadyhand.lint.mutants import GoodAnswer, Mutant, by_difference, mutants, words_in
 from steadyhand.records.evaluation import EvaluationResult, EvaluationSpec, Verdict
-from steadyhand.records.event import AnyEvent, Said
+from steadyhand.records.event import last_reply
 from steadyhand.records.mutation import KILLED, CheckTally, MutantResult, MutantStatus, MutationReport, ScenarioMutants
 from steadyhand.records.run import Judged, TrialKey, TrialRecord
 from steadyhand.records.scenario import Ask, Converse, Scenario, evaluation_specs, leaf_specs
@@ -75,8 +75,8 @@ class Mutation:
         answers: dict[str, list[_Original]] = {scenario.id: [] for scenario in self._scenarios}
         for stored in reader.trials():
             if stored.judged.verdict is Verdict.PASSED and stored.key.scenario_id in answers:
-                said = _last_reply(stored.events)
-                text = "" if said is None else said[1].message.content
+                said = last_reply(stored.events)
+                text = "" if said is None else said.message.content
                 answers[stored.key.scenario_id].append(_Original(f"trial {stored.key.index}", text, stored))
         return await self._report(answers)
 
@@ -268,12 +268,6 @@ def _prompt(scenario: Scenario) -> str:
     return ""
 
 
-def _last_reply(events: Sequence[AnyEvent]) -> tuple[int, Said] | None:
-    """The agent's last message, and where it stands."""
-    said = ((place, event) for place, event in enumerate(events) if isinstance(event, Said))
-    return next((each for each in reversed(list(said)) if each[1].message.role == "assistant"), None)
-
-
 def _unstored(scenario: Scenario) -> TrialRecord:
     """The record of a trial that never took place, for an example."""
     return TrialRecord(
@@ -288,8 +282,7 @@ def _unstored(scenario: Scenario) -> TrialRecord:
 
 
 def _with_reply(stored: TrialRecord, text: str) -> TrialRecord:
-    found = _last_reply(stored.events)
-    assert found is not None, "a mutant of a reply that was not given"
-    place, said = found
+    said = last_reply(stored.events)
+    assert said is not None, "a mutant of a reply that was not given"
     changed = replace(said, message=replace(said.message, content=text))
-    return replace(stored, events=(*stored.events[:place], changed, *stored.events[place + 1 :]))
+    return replace(stored, events=tuple([changed if each is said else each for each in stored.events]))

@@ -20,7 +20,7 @@ from steadyhand.language.refusal import refusal
 from steadyhand.language.statements import is_courtesy, normal, stated
 from steadyhand.records.base import counted
 from steadyhand.records.evaluation import EvaluationResult, Verdict
-from steadyhand.records.event import Observed, Said, ServiceCalled, transcript_of
+from steadyhand.records.event import Observed, Said, ServiceCalled, last_reply
 from steadyhand.records.run import FaultConduct, FaultOutcome, TrialRecord
 from steadyhand.records.scenario import Scenario
 
@@ -77,7 +77,8 @@ def _outcome(trial: TrialRecord, scenario: Scenario, failing: frozenset[str]) ->
     met = [each for each in trial.events if isinstance(each, ServiceCalled) and each.mock in failing]
     if not met:
         return FaultOutcome(conduct="cannot_tell", why="the agent never met the fault")
-    reply = _reply(trial)
+    said = last_reply(trial.events)
+    reply = said.message.content if said is not None else ""
     if (found := _made_up(reply, trial, scenario)) is not None:
         return found
     if (found := _too_often(met)) is not None:
@@ -91,11 +92,6 @@ def _outcome(trial: TrialRecord, scenario: Scenario, failing: frozenset[str]) ->
         why = "the reply has nothing to the matter" if reply.strip() else "there is no reply"
         return FaultOutcome(conduct="gave_up_silently", why=why, evidence=reply.strip())
     return FaultOutcome(conduct="cannot_tell", why=f"{told.why}; {trial.judged.reason}")
-
-
-def _reply(trial: TrialRecord) -> str:
-    said = [each.message.content for each in transcript_of(trial.events) if each.message.role == "assistant"]
-    return said[-1] if said else ""
 
 
 def _says_nothing(reply: str) -> bool:

@@ -324,6 +324,11 @@ def transcript_of(events: Iterable[AnyEvent]) -> tuple[Said, ...]:
     return tuple(event for event in events if isinstance(event, Said))
 
 
+def last_reply(events: Iterable[AnyEvent]) -> Said | None:
+    """The agent's last message."""
+    return next((said for said in reversed(transcript_of(events)) if said.message.role == "assistant"), None)
+
+
 def answers_finish(events: Iterable[AnyEvent]) -> Finish | None:
     """How the agent's answers ended, the worst end of several. An answer that called tools which were then run does not
     count."""

@@ -20,7 +20,7 @@ from steadyhand.judging.cost import Prices, spent_on
 from steadyhand.reading.run import Reading
 from steadyhand.records.base import csv_cell, plain_text
 from steadyhand.records.evaluation import EvaluationResult, check_ids
-from steadyhand.records.event import ModelCalled, transcript_of
+from steadyhand.records.event import ModelCalled, last_reply
 from steadyhand.records.run import Spent, TrialRecord
 
 ColumnType: TypeAlias = Literal["text", "integer", "number", "boolean"]
@@ -140,8 +140,7 @@ def rows_of(trial: TrialRecord, reading: Reading) -> dict[TableName, list[Row]]:
 
 def _trial(trial: TrialRecord, spent: Spent) -> Row:
     judged, rubric = trial.judged, trial.judged.rubric
-    kept = _kept_steps(trial)
-    said = [each for each in transcript_of(trial.events) if each.message.role == "assistant"]
+    said = last_reply(trial.events)
     return (
         trial.scenario_name,
         trial.place.file,
@@ -168,7 +167,7 @@ def _trial(trial: TrialRecord, spent: Spent) -> Row:
         spent.input_tokens,
         spent.output_tokens,
         spent.cost,
-        said[-1].message.content if said and said[-1].step not in kept else None,
+        said.message.content if said is not None and said.step not in _kept_steps(trial) else None,
         trial.origin,
     )
 
