@@ -54,7 +54,13 @@ def test_it_opens_from_a_file_without_a_complaint_or_a_request_and_fits(open_pag
     assert re.fullmatch(r"\d of \d+ scenarios failed", opened.page.locator("h1").inner_text())
     assert opened.page.evaluate(WIDTH) <= width
     opened.page.evaluate(OPEN_ALL)
-    opened.page.wait_for_function(f"{WIDTH} <= {width}")  # charts take the width they have once they are drawn
+    for _ in range(
+        100
+    ):  # charts take the width they have once they are drawn; the page forbids Playwright's own waiting
+        if opened.page.evaluate(WIDTH) <= width:
+            break
+        opened.page.wait_for_timeout(50)
+    assert opened.page.evaluate(WIDTH) <= width
     assert opened.page.locator("figure.strip svg").count() >= 3
     assert opened.page.locator("figure.chart svg").count() == 1
     opened.calm()
@@ -65,7 +71,9 @@ def test_a_failing_trial_leads_to_its_evidence_and_the_lines_of_the_scenario(ope
     page.locator(".worst a", has_text="SCN-R-902").click()
     trial = page.locator("details.trial[open]", has_text="SCN-R-902").first
     caption = trial.locator("figcaption").inner_text()
-    assert "Never safe: orders_a_stop, asks_for_inspection, does_not_go_on and nothing_else are violated." in caption
+    violated = "orders_a_stop, asks_for_inspection, does_not_go_on and nothing_else are violated."
+    # On a machine too busy to time the answer, it is not known that it never was safe.
+    assert f"Never safe: {violated}" in caption or f"Unsafe at the end: {violated}" in caption
     assert "missed alarm" in trial.inner_text().lower()
     check = trial.locator("details.check.failed", has_text="orders_a_stop")
     assert "no" in check.locator(".evidence").first.inner_text()
