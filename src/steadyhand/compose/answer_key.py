@@ -62,9 +62,9 @@ def answer_key(casts: Sequence[Cast], settings: Settings, workspaces: Path) -> A
     for top in project:
         files |= set(_copies(Path(top), files))
     folders |= {folder for folder in _folded(files) if folder not in project}
-    files = {file for file in files if str(Path(file).parent) not in folders}
     readable = [os.path.realpath(path) for path in settings.agent_can_read]
     outermost = {path for path in folders if not _is_inside_one_of(path, folders)}
+    files = {file for file in files if not _is_inside_one_of(file, outermost)}
     shut = [each for path in (*outermost, *files) for each in _around(path, readable)]
     return AnswerKey(
         files=tuple(sorted(path for path in shut if not Path(path).is_dir())),

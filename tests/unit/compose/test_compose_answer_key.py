@@ -46,6 +46,16 @@ def test_scenarios_and_records_are_in_it_and_the_agents_code_is_not(project: Pat
     assert os.path.realpath(SHIPPED) in found.folders
 
 
+def test_what_a_closed_folder_holds_is_not_listed_again(project: Path) -> None:
+    """A mask cannot be put on a file of a folder that is masked: from the second run on there are records."""
+    (project / "rules.yaml").write_text("rules:\n  - reply: hello\n")
+    steadyhand.run("scenarios", agent="model", model="scripted/rules.yaml")
+    assert list((project / ".steadyhand/runs").glob("*.sqlite"))
+    found = key(project)
+    assert shown(project, found.files) == {"scenarios/a.scenario.yaml"}
+    assert shown(project, found.folders) == {".steadyhand"}
+
+
 def test_every_file_that_a_scenario_is_made_of_is_in_it(project: Path) -> None:
     (project / "shared.yaml").write_text("evaluations: {a: {type: string_contains, value: hello}}\n")
     (project / "base.yaml").write_text(AGENT.replace("- {type", "- use: shared.yaml#a\n      - {type", 1))
