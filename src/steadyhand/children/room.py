@@ -52,7 +52,7 @@ class Room:
         return [
             *("/bin/sh", "-c", _IN, "sh"),
             *(shutil.which("bwrap") or "bwrap", "--dev-bind", "/", "/", "--die-with-parent", "--unshare-pid"),
-            *("--proc", "/proc", *(dropped if os.getuid() == 0 else ())),
+            *("--proc", "/proc", *((*dropped, *_pairs("--ro-bind", room_program.KERNEL)) if os.getuid() == 0 else ())),
             *_pairs("--bind-try", self._pinned),
             *_pairs("--ro-bind-try", key.fixed),
             *(word for folder in key.folders for word in ("--tmpfs", folder, "--remount-ro", folder)),

