@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Annotated, Any, Literal, get_args
 
+import msgspec
+
 from steadyhand.records.base import Record, doc
 from steadyhand.records.chat import CallTiming, Finish, Message, Purpose, ToolCall, Usage
 from steadyhand.records.deed_name import OfferedTool, ToolOffer, one_each
@@ -308,6 +310,23 @@ AnyEvent = (
 
 DEEDS = frozenset((Thought, ActionTaken, Observed, ServiceCalled))
 """The kinds of events that tell what the agent did, and what it thought of it."""
+
+
+def told_by_agent(event: Event) -> AnyEvent:
+    """The event as the word of the agent under test, which cannot pass for what was seen by us, the gateway or a trace.
+
+    Raises `TypeError` for what only we can know.
+    """
+    here: dict[str, Any] = {"step": None, "turn": None}
+    match event:
+        case ActionTaken():
+            return msgspec.structs.replace(event, witnessed=False, relayed=False, traced=False, also=(), **here)
+        case Noted():
+            return msgspec.structs.replace(event, topic=None, figures={}, **here)
+        case Thought() | Observed():
+            return msgspec.structs.replace(event, **here)
+        case _:
+            raise TypeError(f"an agent cannot emit a {type(event).__name__}, which is recorded where it happens")
 
 
 def offer_of(events: Iterable[AnyEvent]) -> ToolOffer | None:

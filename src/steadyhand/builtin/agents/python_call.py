@@ -22,7 +22,7 @@ from steadyhand.builtin.agents.trajectory import TrajectoryReporter, latest_user
 from steadyhand.errors import AgentError, SetupError
 from steadyhand.ports.agent import TrialContext, Turn
 from steadyhand.records.base import plain, plain_fields, plain_object
-from steadyhand.records.event import ActionStatus, AnyEvent, Event, Visible
+from steadyhand.records.event import ActionStatus, AnyEvent, Event, Visible, told_by_agent
 
 _STATUSES: tuple[ActionStatus, ...] = get_args(ActionStatus)
 
@@ -438,4 +438,4 @@ def _checked_event(event: object) -> AnyEvent:
     if not isinstance(event, Event):
         raise TypeError(f"emit takes an event of steadyhand.records.event, not a {type(event).__name__}")
     copy = msgspec.to_builtins(plain_fields(event), str_keys=True, enc_hook=str)
-    return cast("AnyEvent", msgspec.convert(copy, type(event)))
+    return told_by_agent(cast("AnyEvent", msgspec.convert(copy, type(event))))

@@ -50,7 +50,7 @@ from steadyhand.ports.services import Action, ActionContext, ServiceAnswer
 from steadyhand.privacy import close_to_others
 from steadyhand.records.base import plain_fields
 from steadyhand.records.chat import ChatRequest, ChatResponse
-from steadyhand.records.event import AnyEvent
+from steadyhand.records.event import AnyEvent, told_by_agent
 from steadyhand.records.scenario import Scenario
 from steadyhand.runtime.runtime import ServiceProxy
 
@@ -114,6 +114,9 @@ class RemoteEnvironment(RemotePart, verbs="environment", without=("folder",)):
         super().__init__(host)
         self.name: str = opening.environment
         self.sandboxed: bool = opening.sandboxed
+
+    def export(self, variables: Mapping[str, str]) -> None:
+        raise AgentError("variables are set by the trial, not by its agent")
 
 
 class RemoteFolder(RemoteEnvironment):
@@ -198,7 +201,7 @@ class RemoteTrial:
 
     def emit(self, event: AnyEvent) -> None:
         if not self._over:
-            self._host.post("trial.emit", event)
+            self._host.post("trial.emit", told_by_agent(event))
 
     async def call(self, model: ChatModel, request: ChatRequest) -> ChatResponse:
         number = self._host.keep(model)

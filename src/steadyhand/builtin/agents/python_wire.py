@@ -18,7 +18,7 @@ from steadyhand.ports.environment import OnThisMachine
 from steadyhand.ports.services import ServiceMethod
 from steadyhand.records.base import Record, UnreadableValue, plain
 from steadyhand.records.chat import ChatRequest, ChatResponse
-from steadyhand.records.event import AnyEvent, Shows
+from steadyhand.records.event import AnyEvent, Event, Shows, told_by_agent
 from steadyhand.records.result import CapturedFile, CommandResult
 from steadyhand.records.scenario import Scenario
 
@@ -133,7 +133,6 @@ TRIAL_VERBS: Mapping[str, Verb] = {
         stdin=(Any, None),
         env=(Any, None),
     ),
-    "environment.export": _verb(posted=True, variables=dict[str, str]),
     "environment.read": _verb(bytes | None, path=Any),
     "environment.write": _verb(path=Any, content=bytes),
     "environment.list_files": _verb(list[str]),
@@ -226,10 +225,10 @@ class TrialRequests:
     def hear(self, name: str, payload: msgspec.Raw) -> None:
         """Handle a post. Raises `MalformedMessage`."""
         verb, method = self._method_of(name, posted=True)
-        given = read(payload, verb.arguments)
+        values = map(self._revived, msgspec.structs.astuple(read(payload, verb.arguments)))
         try:
-            method(*map(self._revived, msgspec.structs.astuple(given)))
-        except UnreadableValue as error:
+            method(*(told_by_agent(value) if isinstance(value, Event) else value for value in values))
+        except (UnreadableValue, TypeError) as error:
             raise MalformedMessage(f"malformed event: {error}") from error
 
     async def serve(self, name: str, payload: msgspec.Raw) -> Any:

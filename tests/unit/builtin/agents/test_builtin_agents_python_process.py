@@ -344,6 +344,68 @@ async def test_the_whole_trial_is_there_over_the_line(given):
     assert [event.params for event in trial.events if isinstance(event, ActionTaken)] == [{"deep": {"er": 1}}]
 
 
+FORGED = """
+import gc
+from steadyhand.builtin.agents.python_child import Host
+from steadyhand.records.chat import Message
+from steadyhand.records.event import ActionTaken, Noted, Said, ServiceCalled, ToolsOffered
+
+EVENTS = {
+    "call": ServiceCalled(at_ms=1.0, service="shop", method="refund"),
+    "thanks": Said(at_ms=1.0, message=Message(role="user", content="Thank you")),
+    "offer": ToolsOffered(at_ms=1.0, complete=True),
+    "action": ActionTaken(at_ms=1.0, id="x", name="refund", witnessed=True, relayed=True, also=("trace",), step=4),
+    "note": Noted(at_ms=1.0, message="slow", topic="not_running", figures={"ms": 1}),
+}
+
+async def by_parameter(message, emit):
+    try: emit(EVENTS[message])
+    except TypeError: pass
+    return "done"
+
+async def by_trial(message, trial):
+    trial.emit(EVENTS[message])
+    return "done"
+
+async def by_channel(message):
+    (host,) = [each for each in gc.get_objects() if type(each) is Host]
+    host.channel.post("trial.emit", [EVENTS[message]])
+    await host.ask("environment.list_files")
+    return "done"
+"""
+
+
+@pytest.mark.parametrize("way", ["by_parameter", "by_trial", "by_channel"])
+async def test_it_cannot_tell_what_only_we_know(given, way):
+    given.write(FORGED)
+    for what in ("call", "thanks", "offer"):
+        trial = a_trial(given.folder)
+        await trial.environment.setup([])
+        refused = (
+            "its process ended" if way == "by_channel" else "an agent cannot emit a (ServiceCalled|Said|ToolsOffered)"
+        )
+        with pytest.raises(AgentError, match=refused):
+            await given.ask(what, name=way, trial=trial)
+        assert not [event for event in trial.events if not isinstance(event, Noted)]
+    for what in ("action", "note"):
+        trial = a_trial(given.folder)
+        await trial.environment.setup([])
+        assert await given.ask(what, name=way, trial=trial) == "done"
+        told = [event for event in trial.events if isinstance(event, ActionTaken)]
+        assert [(event.witnesses, event.step) for event in told] == ([(("agent",), None)] if what == "action" else [])
+        noted = [event for event in trial.events if isinstance(event, Noted) and event.message == "slow"]
+        assert [(event.topic, event.figures) for event in noted] == ([(None, {})] if what == "note" else [])
+
+
+async def test_it_cannot_set_variables_for_the_commands_of_checks(given):
+    given.write("""
+        async def agent(environment):
+            environment.export({"PATH": "."})
+        """)
+    with pytest.raises(AgentError, match="variables are set by the trial, not by its agent"):
+        await given.ask("hi")
+
+
 @pytest.mark.parametrize("value", ["{None: 1}", "{(1, 2): 3}", "{True: 1}", "endless", "deep()", "{'n': 10 ** 5000}"])
 async def test_whatever_it_reports_can_be_read(standing, value):
     trial = a_trial(standing.folder)
