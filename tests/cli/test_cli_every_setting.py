@@ -9,7 +9,7 @@ import pytest
 from steadyhand.compose.scenarios import build_registry
 from steadyhand.plugins.plugin import options_of
 from steadyhand.ports.agent import agent_facts
-from steadyhand.spec.config import ConfigShape
+from steadyhand.spec.config_shapes import ConfigShape
 from support.shell import AGENT, Shell
 
 JUDGED = AGENT.replace("string_contains, value: hello", "llm_judge, prompt: Ok?")

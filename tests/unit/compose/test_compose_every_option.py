@@ -31,7 +31,7 @@ from steadyhand.records.chat import ChatRequest
 from steadyhand.records.config import RunOptions, Selection
 from steadyhand.records.event import ActionTaken, CommandRan, ModelCalled, ServiceCalled
 from steadyhand.spec.agent_shapes import PluginShape
-from steadyhand.spec.config import CalibrationShape, PriceShape, ProviderShape
+from steadyhand.spec.config_shapes import CalibrationShape, PriceShape, ProviderShape
 from steadyhand.testing import Answer, ModelServer, Served
 from support.desk import Desk, serving_desk
 from support.e2b_server import E2BServer
