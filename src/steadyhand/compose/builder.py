@@ -59,6 +59,7 @@ class _Judging(NamedTuple):
     """What judges all trials of a scenario. `doubts` lists the checks that its judge may not decide, and why."""
 
     judge: Judge | None
+    embedders: Mapping[str, ChatModel]
     score_rubric: ScoreRubric | None
     doubts: Mapping[int, str]
     thoughts: Marks | None
@@ -211,6 +212,7 @@ class Builder:
             user=self._user(shared.cast) if shared.has_user else None,
             agent=agent,
             judge=judging.judge,
+            embedders=judging.embedders,
             services=services,
             gateway=self._trial_gateway(shared.agent),
             model_name=shared.model_name,
@@ -241,6 +243,7 @@ class Builder:
             steps=self._steps,
             doubts=judging.doubts,
             judge=judging.judge,
+            embedders=judging.embedders,
             score_rubric=judging.score_rubric,
             lag=self._lag,
             gate=self._gate,
@@ -346,6 +349,7 @@ class Builder:
         if found is None:
             found = self._judging[cast.scenario.id] = _Judging(
                 judge=self._judges.get(cast) if self._judges.needed(cast) else None,
+                embedders=self._models.embedders(cast),
                 score_rubric=self._judges.rubric_scorer(cast),
                 doubts=self._doubts(cast, self._judges),
                 thoughts=marks_of(cast.reasoning_tags),

@@ -14,9 +14,10 @@ from steadyhand.compose.settings import Settings
 from steadyhand.errors import FileError, SetupError
 from steadyhand.language.thoughts import DEFAULT_TAGS
 from steadyhand.plugins.registry import Registry
+from steadyhand.ports.evaluator import embeds_with
 from steadyhand.records.base import Record
 from steadyhand.records.config import Config
-from steadyhand.records.evaluation import Rubric
+from steadyhand.records.evaluation import EvaluationSpec, Rubric
 from steadyhand.records.location import Problem
 from steadyhand.records.run import Target
 from steadyhand.records.scenario import Converse, RunCode, Scenario, leaf_specs
@@ -268,10 +269,27 @@ def termination_functions(scenario: Scenario) -> list[str]:
     ]
 
 
-def model_types(scenario: Scenario) -> list[str]:
+def model_types(cast: Cast) -> list[str]:
     """The models, by alias or name, that its checks and its simulated user ask for."""
-    asked = [spec.params.get("model_type") for spec in leaf_specs(scenario)]
-    return sorted({name for name in (*asked, *user_model_types(scenario)) if isinstance(name, str)})
+    asked = [spec.params.get("model_type") for spec in leaf_specs(cast.scenario)]
+    asked += [name for name, _ in embedders(cast)]
+    return sorted({name for name in (*asked, *user_model_types(cast.scenario)) if isinstance(name, str)})
+
+
+def embedders(cast: Cast) -> list[tuple[str, EvaluationSpec]]:
+    """The models, by alias or name, that its checks compare texts with, and the checks."""
+    return [
+        (name, spec)
+        for spec in leaf_specs(cast.scenario)
+        if cast.registry.has("evaluators", spec.type) and (name := embedder_of(spec, cast.registry)) is not None
+    ]
+
+
+def embedder_of(spec: EvaluationSpec, registry: Registry) -> str | None:
+    evaluator = registry.evaluator(spec.type)
+    if not hasattr(evaluator, "embeds_with"):  # hardly any does, and reading the parameters of a check takes time
+        return None
+    return embeds_with(evaluator, evaluator.params.model_validate(spec.params))
 
 
 def user_model_types(scenario: Scenario) -> list[str]:

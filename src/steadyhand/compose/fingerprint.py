@@ -264,7 +264,7 @@ class Fingerprints:
 
     def _named_models(self, cast: Cast) -> list[Any]:
         aliases = self._settings.config.models
-        known = [name for name in model_types(cast.scenario) if name in aliases or "/" in name]
+        known = [name for name in model_types(cast) if name in aliases or "/" in name]
         return [self._model(cast.named(name), cast) for name in known]
 
     def _plugins(self, cast: Cast) -> list[Any]:

@@ -9,7 +9,16 @@ from pathlib import Path
 from steadyhand.batch.limits import SPACING_S
 from steadyhand.batch.provider import ProviderGate, ProviderLimits
 from steadyhand.builtin.plugin import Recording, recording, replaying
-from steadyhand.compose.cast import Cast, Casts, Choice, model_types, needs_user, user_model_types
+from steadyhand.compose.cast import (
+    Cast,
+    Casts,
+    Choice,
+    embedder_of,
+    embedders,
+    model_types,
+    needs_user,
+    user_model_types,
+)
 from steadyhand.compose.settings import Settings, provider_part
 from steadyhand.engine.context import ScoreRubric
 from steadyhand.engine.limits import SystemClock
@@ -66,15 +75,22 @@ class Models:
     def __init__(self, settings: Settings, tape: Tape) -> None:
         self._settings = settings
         self._tape = tape
-        self._built: dict[tuple[str, Path], ChatModel] = {}
+        self._built: dict[tuple[str, Path, bool], ChatModel] = {}
 
-    def get(self, chosen: Choice, cast: Cast) -> ChatModel:
-        """Raises `SetupError` for an unknown provider, a missing key or a missing file."""
-        key = (chosen.value, chosen.folder)
+    def get(self, chosen: Choice, cast: Cast, *, embeds: bool = False) -> ChatModel:
+        """Raises `SetupError` for an unknown provider, a missing key or a missing file, and for a provider that
+        `embeds` no texts."""
+        key = (chosen.value, chosen.folder, embeds)
         if key not in self._built:
             provider, _, name = chosen.value.partition("/")
             config = self._settings.config
-            factory = provider_part(provider, config, cast.registry)
+            part = provider_part(provider, config, cast.registry)
+            factory = model_facts(part).embedder if embeds else part
+            if factory is None:
+                raise SetupError(
+                    f"model {chosen.value}: the provider {provider} has no embeddings; name a model of openai, or of a "
+                    f"server with an OpenAI-compatible API ([providers.NAME] with a base_url)"
+                )
             settings = ModelSettings(
                 name=name,
                 provider=provider,
@@ -87,6 +103,16 @@ class Models:
                 chosen.value, lambda: build_part(factory, settings, f"model {chosen.value}", ChatModel)
             )
         return self._built[key]
+
+    def embedders(self, cast: Cast) -> dict[str, ChatModel]:
+        """The models that its checks compare texts with, as they name them. Raises `SetupError`, with the place."""
+        found: dict[str, ChatModel] = {}
+        for name, spec in embedders(cast):
+            try:
+                found[name] = self.get(cast.named(name), cast, embeds=True)
+            except SetupError as error:
+                raise SetupError(f"{spec.place}: {error}") from error
+        return found
 
     def chooser(self, default: Choice | None, cast: Cast, *, fixed: bool) -> Callable[[str | None], ChatModel]:
         """Resolves a scenario's `model_type` to a model: an alias from the configuration, a full name, or the default.
@@ -126,7 +152,7 @@ def providers_of(casts: Iterable[Cast]) -> dict[str, ModelFacts]:
     found: dict[str, ModelFacts] = {}
     for cast in casts:
         chosen = [cast.judge, cast.plays_user if needs_user(cast.scenario) else None, cast.tested]
-        for name in model_types(cast.scenario):
+        for name in model_types(cast):
             with suppress(SetupError):  # its check reports an alias that cannot be resolved
                 chosen.append(cast.of_type(name, Choice("", "default", Path())))
         for provider in dict.fromkeys(each.provider for each in chosen if each is not None and each.value):
@@ -346,6 +372,11 @@ def asks_judge(spec: EvaluationSpec, registry: Registry) -> bool:
         raise SetupError(
             f"{spec.place}: evaluator {spec.type!r} cannot say whether it needs a judge: {failure}"
         ) from error
+
+
+def calls_model(spec: EvaluationSpec, registry: Registry) -> bool:
+    """Whether a check asks a judge, or a model that embeds texts. Raises `SetupError`."""
+    return asks_judge(spec, registry) or embedder_of(spec, registry) is not None
 
 
 def _has_judged_ending(scenario: Scenario) -> bool:

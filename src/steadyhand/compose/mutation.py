@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from steadyhand.compose.builder import Builder, stored_parts
 from steadyhand.compose.isolation import sandbox_for
-from steadyhand.compose.models import asks_judge
+from steadyhand.compose.models import calls_model
 from steadyhand.compose.scenarios import ScenarioRegistries
 from steadyhand.compose.selftest import check_answer
 from steadyhand.engine.rejudgement import check_again
@@ -127,7 +127,7 @@ class Mutation:
         """Whether a check held in the trial that the record cannot tell about: one of files, commands or a database."""
         registry = self._registries.registry(scenario)
         known = [spec for spec in evaluation_specs(scenario) if registry.has("evaluators", spec.type)]
-        made = {spec.place for spec in known if not asks_judge(spec, registry)}
+        made = {spec.place for spec in known if not calls_model(spec, registry)}
         recorded = () if stored is None else stored.evaluations
         return any(
             each.verdict is Verdict.PASSED and _key(each) not in held and each.place in made for each in recorded
@@ -138,7 +138,7 @@ class Mutation:
         decided = {each.place for each in results.values() if each.verdict in (Verdict.PASSED, Verdict.FAILED)}
         registry = self._registries.registry(scenario)
         return any(
-            group.place not in decided and registry.has("evaluators", spec.type) and asks_judge(spec, registry)
+            group.place not in decided and registry.has("evaluators", spec.type) and calls_model(spec, registry)
             for group in evaluation_specs(scenario)
             for spec in group.leaves
         )

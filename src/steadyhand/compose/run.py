@@ -14,7 +14,7 @@ from typing import Any
 from steadyhand.batch.plan import Plan
 from steadyhand.compose.cast import Casts, target_of
 from steadyhand.compose.fingerprint import Fingerprints
-from steadyhand.compose.models import asks_judge, needs_network, providers_of
+from steadyhand.compose.models import calls_model, needs_network, providers_of
 from steadyhand.compose.rejudgement import Origin
 from steadyhand.compose.scenarios import (
     NOTHING_GIVEN,
@@ -195,7 +195,7 @@ class Run:
         cast = self.casts.of(scenario)
         if not cast.registry.has("evaluators", check.type) and cast.plugins.unloaded:
             return True
-        return asks_judge(check, cast.registry)
+        return calls_model(check, cast.registry)
 
     def asks_model(self, scenario: Scenario) -> str:
         """As declared by the scenario's agent; `unknown` also for one that only an unloaded plugin could define."""

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
+from steadyhand.compose.cast import embedder_of
 from steadyhand.compose.isolation import check_files, sandbox_for
 from steadyhand.compose.models import asks_judge
 from steadyhand.compose.scenarios import ScenarioRegistries
@@ -137,7 +138,11 @@ async def check_answer(parts: TrialParts, registry: Registry, answer: str) -> li
 def _can_be_made(spec: EvaluationSpec, parts: TrialParts, registry: Registry) -> bool:
     evaluator = registry.evaluator(spec.type)
     alone = deterministic(evaluator, evaluator.params.model_validate(spec.params))
-    return alone or (parts.judge is not None and asks_judge(spec, registry))
+    return (
+        alone
+        or (parts.judge is not None and asks_judge(spec, registry))
+        or embedder_of(spec, registry) in parts.embedders
+    )
 
 
 def _defect(scenario: Scenario, answer: str, message: str, result: EvaluationResult | None = None) -> Defect:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 from urllib.parse import unquote, urlsplit
 
-from steadyhand.compose.cast import Cast, needs_agent
+from steadyhand.compose.cast import Cast, embedders, needs_agent
 from steadyhand.compose.isolation import check_files
 from steadyhand.compose.settings import Settings
 from steadyhand.errors import SetupError
@@ -192,6 +192,7 @@ def _models(cast: Cast) -> Iterator[TrustRequest]:
         for step in scenario.steps
         if isinstance(step.task, Converse) and step.task.config.user_simulator is not None
     ]
+    asked += [(name, spec.place) for name, spec in embedders(cast)]
     for name, place in asked:
         if isinstance(name, str) and "/" in name:
             found.append((cast.named(name), place))

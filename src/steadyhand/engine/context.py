@@ -72,6 +72,8 @@ class TrialParts(msgspec.Struct, kw_only=True):
     evaluator: Callable[[str], AnyEvaluator]
     agent: Agent | None = None
     judge: Judge | None = None
+    embedders: Mapping[str, ChatModel] = msgspec.field(default_factory=dict[str, ChatModel])
+    """The models that checks declare with `embeds_with`, as they name them."""
     user: UserSimulator | None = None
     services: Services | None = None
     gateway: Gateway | None = None

@@ -106,7 +106,12 @@ class Evaluation:
     ) -> EvaluationResult:
         """What a check, or each check of a group, finds, limited by what can be known."""
         spec, finish = check.spec, result.finish
-        context = EvaluationContext(trial=self._trial.seen_by(check), spec=spec, turn=turn)
+        context = EvaluationContext(
+            trial=self._trial.seen_by(check),
+            spec=spec,
+            turn=turn,
+            embedder=None if check.embeds_with is None else self._trial.parts.embedders.get(check.embeds_with),
+        )
         if not spec.empty_ok and shows_nothing(result.reply) and self._is_silent(asked, spec, check, result):
             found = _empty_reply_failure()
         elif isinstance(check, PreparedGroup):
@@ -124,10 +129,10 @@ class Evaluation:
     async def _grouped(
         self, asked: Step, group: PreparedGroup, result: ExecutionResult, turn: int | None
     ) -> EvaluationResult:
-        """Judges are asked last, and only if the others leave the group open."""
+        """Models are asked last, and only if the others leave the group open."""
         found: dict[int, EvaluationResult] = {}
-        for at, part in sorted(enumerate(group.parts), key=lambda each: each[1].needs_judge):
-            if part.needs_judge and is_settled(group.spec, list(found.values())):
+        for at, part in sorted(enumerate(group.parts), key=lambda each: each[1].calls_model):
+            if part.calls_model and is_settled(group.spec, list(found.values())):
                 continue
             member = await self._found(asked, part, result, turn)
             found[at] = msgspec.structs.replace(member, type=part.spec.type)

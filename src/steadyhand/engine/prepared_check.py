@@ -13,6 +13,7 @@ from steadyhand.ports.evaluator import (
     Spoken,
     TextCheck,
     deterministic,
+    embeds_with,
     explicit_judge_only,
     fails_for_good,
     latency_bounds,
@@ -34,8 +35,8 @@ class PreparedCheck:
     """
 
     __slots__ = (
-        "_text_check", "budget", "digest", "evaluator", "fails_for_good", "only_forbids", "params", "reads",
-        "runs_file", "spec", "spoken",
+        "_text_check", "budget", "digest", "embeds_with", "evaluator", "fails_for_good", "only_forbids", "params",
+        "reads", "runs_file", "spec", "spoken",
     )  # fmt: skip
 
     def __init__(self, spec: EvaluationSpec, evaluator: AnyEvaluator) -> None:
@@ -50,6 +51,7 @@ class PreparedCheck:
         self.fails_for_good: bool = fails_for_good(evaluator)
         forbids = only_forbids(evaluator)
         self.only_forbids: bool = self.spoken is not None and not forbids if spec.negate else forbids
+        self.embeds_with: str | None = embeds_with(evaluator, self.params)
         self.budget: LatencyBounds | None = latency_bounds(evaluator, self.params)
         self.digest: str = spec_digest(spec)
         self._text_check: tuple[TextCheck | None] | None = None
@@ -66,6 +68,11 @@ class PreparedCheck:
     def needs_judge(self) -> bool:
         """Raises whatever the evaluator's declaration raises."""
         return needs_judge(self.evaluator, self.params)
+
+    @property
+    def calls_model(self) -> bool:
+        """Whether it asks a judge, or a model that embeds texts."""
+        return self.embeds_with is not None or self.needs_judge
 
     @property
     def explicit_judge_only(self) -> bool:
@@ -91,6 +98,7 @@ class PreparedGroup(PreparedCheck):
         self.spoken = None
         self.fails_for_good = False
         self.only_forbids = False
+        self.embeds_with = None
         self.budget = None
         self.digest = spec_digest(spec)
         self._text_check = None
@@ -116,6 +124,10 @@ class PreparedGroup(PreparedCheck):
     @property
     def needs_judge(self) -> bool:
         return any(part.needs_judge for part in self.parts)
+
+    @property
+    def calls_model(self) -> bool:
+        return any(part.calls_model for part in self.parts)
 
     @property
     def explicit_judge_only(self) -> bool:

@@ -64,9 +64,9 @@ class _Rejudgement(Evaluation):
         return self._finish(spec, prepared, found, stage=stage, step=step, turn=turn, took_ms=took_ms)
 
     def _is_made_again(self, check: PreparedCheck, key: CheckKey, kept: EvaluationResult | None) -> bool:
-        if check.needs_judge:
+        if check.calls_model:
             if isinstance(check, PreparedGroup) and not all(
-                each.needs_judge or each.deterministic for each in check.parts
+                each.calls_model or each.deterministic for each in check.parts
             ):
                 return False
             return self._only is None or key in self._only

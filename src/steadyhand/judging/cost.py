@@ -35,6 +35,8 @@ LIST_PRICES: Mapping[str, Price] = {
     "openai/gpt-5-nano": Price(input=0.05, output=0.4),
     "openai/o3": Price(input=2.0, output=8.0),
     "openai/o4-mini": Price(input=1.1, output=4.4),
+    "openai/text-embedding-3-large": Price(input=0.13, output=0.0),
+    "openai/text-embedding-3-small": Price(input=0.02, output=0.0),
 }
 _MILLION = 1_000_000
 _DATED = re.compile(r"-(?:\d{8}|\d{4}-\d{2}-\d{2}|latest)\Z")

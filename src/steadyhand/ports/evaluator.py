@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict
 
 from steadyhand.ports.agent import TrialContext
 from steadyhand.ports.environment import EnvironmentProvider
+from steadyhand.ports.model import ChatModel
 from steadyhand.records.deed_name import NamedDeed
 from steadyhand.records.evaluation import EvaluationResult, EvaluationSpec, LatencyBounds
 from steadyhand.records.event import Shows, Visible
@@ -49,6 +50,8 @@ class EvaluationContext(msgspec.Struct, kw_only=True):
     trial: TrialContext
     spec: EvaluationSpec
     turn: int | None = None
+    embedder: ChatModel | None = None
+    """The model that the check declares with `embeds_with`; see `ModelFacts.embedder`."""
 
     @property
     def span(self) -> Literal["step", "turn"]:
@@ -139,6 +142,11 @@ class AnyEvaluator(Protocol):
         """Whether a check with these parameters uses `context.trial.judge`. It is only available if this is true."""
         return False
 
+    def embeds_with(self, params: Any) -> str | None:
+        """The model that it compares texts with, as `provider/model` or an alias. Such a check is not `deterministic`
+        with these parameters."""
+        return None
+
     def names_deeds(self, params: Any) -> Sequence[NamedDeed]:
         """The actions and service calls that a check with these parameters names, so that a name which nobody offers
         is found before the run."""
@@ -184,7 +192,9 @@ def fails_for_good(evaluator: AnyEvaluator) -> bool:
 
 
 def deterministic(evaluator: AnyEvaluator, params: Any = None) -> bool:
-    return bool(getattr(evaluator, "deterministic", False)) and not reads_of(evaluator, params)
+    if not getattr(evaluator, "deterministic", False) or reads_of(evaluator, params):
+        return False
+    return params is None or embeds_with(evaluator, params) is None
 
 
 def runs_commands(evaluator: AnyEvaluator) -> bool:
@@ -208,6 +218,11 @@ def explicit_judge_only(evaluator: AnyEvaluator) -> bool:
 def needs_judge(evaluator: AnyEvaluator, params: Any) -> bool:
     declared = getattr(evaluator, "needs_judge", None)
     return declared is not None and declared(params)
+
+
+def embeds_with(evaluator: AnyEvaluator, params: Any) -> str | None:
+    declared = getattr(evaluator, "embeds_with", None)
+    return None if declared is None else declared(params)
 
 
 def named_deeds(evaluator: AnyEvaluator, params: Any) -> tuple[NamedDeed, ...]:

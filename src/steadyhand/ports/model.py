@@ -6,10 +6,10 @@ import asyncio
 import math
 import time
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from types import TracebackType
-from typing import NamedTuple, Protocol, Self, runtime_checkable
+from typing import Any, NamedTuple, Protocol, Self, runtime_checkable
 
 import msgspec
 
@@ -116,6 +116,10 @@ class ModelFacts(NamedTuple):
     names_file: bool = False
     """Whether the model's name, after the provider, is that of a file. Its folders say nothing about the vendor, so a
     judge from the same folder is not taken to be from the same vendor."""
+
+    embedder: Callable[[Any], ChatModel] | None = None
+    """Builds from the same settings a model that embeds texts, if the provider has any. Asked with two messages, it
+    answers with the cosine of their embeddings, as a number."""
 
 
 def model_facts(factory: object) -> ModelFacts:

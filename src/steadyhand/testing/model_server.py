@@ -1,6 +1,7 @@
 """A real HTTP server on loopback that speaks three vendor APIs and behaves as instructed.
 
-The path decides: `/chat/completions` and `/responses` as OpenAI documents them, `/messages` as Anthropic does.
+The path decides: `/chat/completions`, `/responses` and `/embeddings` as OpenAI documents them, `/messages` as Anthropic
+does.
 
 In a test, on the test's own event loop:
 
@@ -29,7 +30,7 @@ from typing import Any, Self, cast
 import msgspec
 
 from steadyhand.records.base import Record
-from steadyhand.testing import anthropic_wire, openai_wire, responses_wire
+from steadyhand.testing import anthropic_wire, embeddings_wire, openai_wire, responses_wire
 from steadyhand.testing.wire import Answer, Behaviour, Served, Times, WireReply, answer_for, plain_response
 
 _Wire = Callable[[Mapping[str, Any], Answer], WireReply]
@@ -37,6 +38,7 @@ _WIRES: dict[str, _Wire] = {
     "/chat/completions": openai_wire.reply_to,
     "/responses": responses_wire.reply_to,
     "/messages": anthropic_wire.reply_to,
+    "/embeddings": embeddings_wire.reply_to,
 }
 _NO_BODY: dict[str, Any] = {}
 _perf_counter = time.perf_counter
@@ -348,8 +350,8 @@ def _prompt(body: dict[str, Any]) -> str:
     given: Any = body.get("messages") or body.get("input") or []
     if isinstance(given, str):
         return given
-    messages = cast("list[dict[str, Any]]", given)
-    content = messages[-1].get("content") if messages else None
+    last = cast("list[dict[str, Any] | str]", given)[-1] if given else {}
+    content = last if isinstance(last, str) else last.get("content")
     if isinstance(content, list):
         blocks = cast("list[dict[str, Any]]", content)
         content = "".join(str(block.get("text", "")) for block in blocks)

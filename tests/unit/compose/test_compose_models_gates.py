@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 
+from steadyhand.builtin.models.openai import OpenAIEmbeddings
 from steadyhand.compose.cast import Casts
 from steadyhand.compose.models import build_gate, needs_network, providers_of
 from steadyhand.compose.scenarios import load_scenarios, open_registries
@@ -65,7 +66,7 @@ def test_what_the_built_in_providers_declare(parts_of):
         "scripted": ModelFacts(uses_network=False, free=True, names_file=True),
         "replay": ModelFacts(uses_network=False, free=True, names_file=True),
         "local": ModelFacts(uses_network=True, free=True, names_file=True),
-        "openai": ModelFacts(base_url_variable="OPENAI_BASE_URL"),
+        "openai": ModelFacts(base_url_variable="OPENAI_BASE_URL", embedder=OpenAIEmbeddings),
         "anthropic": ModelFacts(base_url_variable="ANTHROPIC_BASE_URL"),
         "pydantic-ai": ModelFacts(),
     }

@@ -64,8 +64,8 @@ class ReplyCheck:
         """Raises `TimeoutError` if it takes too long."""
         ...
 
-    async def look_in(self, params: Any, text: str, result: ExecutionResult) -> Look:
-        """As `look`, for a check to which it matters what was asked."""
+    async def look_in(self, params: Any, text: str, result: ExecutionResult, context: EvaluationContext) -> Look:
+        """As `look`, for a check to which it matters what was asked, or that asks a model."""
         return await self.look(params, text)
 
     def reads_text(self, params: Any) -> Spoken | None:
@@ -74,7 +74,7 @@ class ReplyCheck:
     async def evaluate(self, params: Any, result: ExecutionResult, context: EvaluationContext) -> EvaluationResult:
         text = final_reply(result)
         try:
-            look = await self.look_in(params, text, result)
+            look = await self.look_in(params, text, result, context)
         except TimeoutError:
             look = Look(holds=None, said="takes too long to check", expected="an answer within 1 second")
         if result.truncated and look.holds is not None:

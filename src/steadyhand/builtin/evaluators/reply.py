@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 
 from steadyhand.builtin.evaluators.look import Look, ReplyCheck, ReplyParams, looked
 from steadyhand.builtin.evaluators.text import PositiveShare, Text, final_reply, quoted
+from steadyhand.errors import ModelError, PluginError
 from steadyhand.language.answer import Certainty
 from steadyhand.language.language_name import LANGUAGES, is_familiar, is_in
 from steadyhand.language.refusal import refuses
-from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams
-from steadyhand.records.chat import FinishReason
+from steadyhand.ports.evaluator import EvaluationContext, EvaluationParams, TextCheck
+from steadyhand.records.chat import ChatRequest, FinishReason, Message
 from steadyhand.records.evaluation import EvaluationResult
 from steadyhand.records.result import ExecutionResult
 from steadyhand.spec.quoting import PROSE
@@ -64,13 +65,55 @@ _FRAME = str.maketrans(dict.fromkeys(f"*_~`#>.!{SINGLE}{DOUBLE}"))
 class SimilarToParams(ReplyParams):
     value: Annotated[Text, PROSE] = Field(min_length=1, description="What the reply must be like")
     at_least: PositiveShare = Field(
-        default=0.8, description="How like: 1 minus the edit distance divided by the length of the longer text"
+        default=0.8,
+        description="How like: 1 minus the edit distance divided by the length of the longer text, or the cosine",
     )
+    method: Literal["edits", "embeddings"] = Field(
+        default="edits", description="Whether letters are compared, or the embeddings of both texts"
+    )
+    model: str | None = Field(
+        default=None, min_length=1, description="The model to ask for embeddings: `provider/model` or an alias"
+    )
+
+    @model_validator(mode="after")
+    def _model_with_embeddings(self) -> Self:
+        if self.method == "embeddings" and self.model is None:
+            raise ValueError("`method: embeddings` needs a `model`, such as openai/text-embedding-3-small")
+        if self.method != "embeddings" and self.model is not None:
+            raise ValueError("`model` has no effect without `method: embeddings`")
+        return self
 
 
 class SimilarTo(ReplyCheck):
     type: ClassVar[str] = "similar_to"
     params: ClassVar[type[EvaluationParams]] = SimilarToParams
+
+    def embeds_with(self, params: SimilarToParams) -> str | None:
+        return params.model
+
+    def on_text(self, params: SimilarToParams) -> TextCheck | None:
+        return None if params.model is not None else super().on_text(params)
+
+    async def look_in(
+        self, params: SimilarToParams, text: str, result: ExecutionResult, context: EvaluationContext
+    ) -> Look:
+        if params.model is None:
+            return await self.look(params, text)
+        asked = f"at least {params.at_least:g} like {quoted(params.value)} by embeddings of {params.model}"
+        model = context.embedder
+        if model is None:
+            return Look(holds=None, said=f"was not compared: {params.model} was not asked", expected=asked)
+        texts = [Message(role="user", content=nfc(each).strip()) for each in (params.value, text)]
+        try:
+            answer = await context.trial.call(model, ChatRequest(messages=tuple(texts), purpose="judge"))
+        except ModelError as error:
+            return Look(holds=None, said=f"could not be compared by embeddings: {error}", expected=asked)
+        share = float(answer.text)
+        if not -1 <= share <= 1:
+            raise PluginError(f"the model {model.name} answered {answer.text!r}; expected a number from -1 to 1")
+        said = f"is {share:.3f} like {quoted(params.value)} by {model.name}; expected at least {params.at_least:g}"
+        figures = {"similarity": round(share, 4), "model": model.name}
+        return Look(holds=share >= params.at_least, said=said, expected=asked, found=f"{share:.3f}", figures=figures)
 
     async def look(self, params: SimilarToParams, text: str) -> Look:
         asked, said = nfc(params.value).strip(), nfc(text).strip()
@@ -146,7 +189,9 @@ class Refuses(ReplyCheck):
     async def look(self, params: RefusesParams, text: str) -> Look:
         return _refusal_seen(text, "")
 
-    async def look_in(self, params: RefusesParams, text: str, result: ExecutionResult) -> Look:
+    async def look_in(
+        self, params: RefusesParams, text: str, result: ExecutionResult, context: EvaluationContext
+    ) -> Look:
         return _refusal_seen(text, "\n".join(each.content for each in result.messages if each.role == "user"))
 
 

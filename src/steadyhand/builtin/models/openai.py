@@ -11,6 +11,7 @@ from steadyhand.http.endpoint import Endpoint
 from steadyhand.plugins.plugin import ModelSettings, Options, read_options
 from steadyhand.wire.dialect import RequestSettings
 from steadyhand.wire.openai_chat import ChatCompletions
+from steadyhand.wire.openai_embeddings import Embeddings
 from steadyhand.wire.openai_responses import Responses
 
 VENDOR = Vendor(
@@ -48,6 +49,16 @@ def read_settings(settings: ModelSettings) -> tuple[Endpoint, RequestSettings]:
     )
 
 
+class OpenAIEmbeddings(HttpModel):
+    """What `ModelFacts.embedder` builds. `body` has fields of the other APIs, and is not sent."""
+
+    def __init__(self, settings: ModelSettings) -> None:
+        """Raises `SetupError` as a chat model does."""
+        name = VENDOR.model_name(settings)
+        endpoint = VENDOR.read(settings, read_options(OpenAIOptions, settings.options, name), "/embeddings")
+        super().__init__(name, endpoint, Embeddings(settings.name))
+
+
 class OpenAIModel(HttpModel):
     """Built by the model factory for `openai`, and for every provider to which the user gives a base URL.
 
@@ -56,6 +67,7 @@ class OpenAIModel(HttpModel):
 
     base_url_variable: ClassVar[str] = VENDOR.url_variable
     options: ClassVar[type[Options]] = OpenAIOptions
+    embedder: ClassVar[type[OpenAIEmbeddings]] = OpenAIEmbeddings
 
     def __init__(self, settings: ModelSettings) -> None:
         """Raises `SetupError` if the key is missing or a setting is wrong."""
