@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
+import socket
+import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from http import HTTPStatus
@@ -75,8 +79,9 @@ class GatewayConnection(asyncio.Protocol):
         self.task: asyncio.Task[None] | None = None
         self.when_gone: Callable[[], object] | None = None
         """Called when the client disconnects."""
-        self.admitted: object = None
-        """Whose process is known to be at the other end, once that has been looked up."""
+        self.admitted: tuple[object, object] = (None, None)
+        """For which trial and process it is known that the latter, or what it started, is at the other end."""
+        self.opened: float = time.monotonic()
         self._begun: bool = False
         self._answer = answer
         self._gone = gone
@@ -94,9 +99,9 @@ class GatewayConnection(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
-            self._refuse(refusal(400, "this server does not switch protocols"))
+            self.refuse(refusal(400, "this server does not switch protocols"))
         except httptools.HttpParserError as error:
-            self._refuse(refusal(400, f"this is not HTTP: {error}"))
+            self.refuse(refusal(400, f"this is not HTTP: {error}"))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
@@ -138,6 +143,23 @@ class GatewayConnection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
+    def close_if_idle(self) -> None:
+        """At once, so that a client that uses it again notices before it sends."""
+        if self._transport is None or self.task is not None:
+            return
+        with (
+            contextlib.suppress(OSError),
+            socket.socket(fileno=os.dup(self._transport.get_extra_info("socket").fileno())) as held,
+        ):
+            held.shutdown(socket.SHUT_RDWR)
+        self._transport.close()
+
+    def refuse(self, response: GatewayResponse) -> None:
+        """Answer, and close the connection."""
+        self._write(_head(response, close=True) + response.body)
+        if self._transport is not None:
+            self._transport.close()
+
     # What the parser calls.
 
     def on_message_begin(self) -> None:
@@ -156,7 +178,7 @@ class GatewayConnection(asyncio.Protocol):
     def on_body(self, body: bytes) -> None:
         self._call.body += body
         if len(self._call.body) > LARGEST_BODY:
-            self._refuse(refusal(413, f"the request is longer than {LARGEST_BODY} bytes"))
+            self.refuse(refusal(413, f"the request is longer than {LARGEST_BODY} bytes"))
 
     def on_message_complete(self) -> None:
         call = self._call
@@ -167,11 +189,6 @@ class GatewayConnection(asyncio.Protocol):
             self._next()
         elif len(self._waiting) >= _MOST_WAITING and self._transport is not None:
             self._transport.pause_reading()
-
-    def _refuse(self, response: GatewayResponse) -> None:
-        self._write(_head(response, close=True) + response.body)
-        if self._transport is not None:
-            self._transport.close()
 
     def _next(self) -> None:
         if not self._waiting or self._transport is None:

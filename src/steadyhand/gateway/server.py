@@ -7,7 +7,8 @@ service is a `Mount`, which is given the request and the endpoint it came throug
 open mount, if any, which determines the trial itself.
 
 The address of an agent that we started is only for its process and what that started, where the system can tell. A
-process that serves many trials keeps one address, which leads to the trial at hand.
+process that serves many trials keeps one address, which leads to the trial at hand, but no connections: they may be in
+other hands by then.
 
 Work continues if its client disconnects, because the agent has already made the request, unless the mount handles that
 itself. It ends when the endpoint is closed.
@@ -18,6 +19,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import socket
+import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol, runtime_checkable
@@ -56,6 +58,7 @@ class TrialEndpoint:
         self.trial: TrialContext = trial
         self.address: Address = address
         self.model: ChatModel | None = address.model
+        self.began: float = time.monotonic()
         self.at_work: dict[asyncio.Task[None], GatewayConnection] = {}
         self.process: asyncio.Future[AgentProcess] | None = None
         """The process that the addresses are for; None if we did not start the agent."""
@@ -195,6 +198,13 @@ class GatewayServer:
         endpoint = self._endpoints.pop(reusable.token, None)
         if endpoint is not None:
             self._note_closed(reusable.token, endpoint)
+            self._let_go(endpoint)
+
+    def _let_go(self, endpoint: TrialEndpoint) -> None:
+        """Close the connections that the agent's process has opened for this trial."""
+        for connection in self._connections:
+            if connection.admitted[0] is endpoint:
+                connection.close_if_idle()
 
     def expect(self, trial: TrialContext) -> None:
         if (endpoint := self._endpoint_of(trial)) is not None:
@@ -253,6 +263,7 @@ class GatewayServer:
             )
             message = f"{many} still under way when the trial ended"
             endpoint.trial.emit(Noted(at_ms=endpoint.trial.elapsed_ms(), message=message, level="warning"))
+        self._let_go(endpoint)
         for mount in self.mounts.values():
             await mount.leave(endpoint)
 
@@ -288,7 +299,7 @@ class GatewayServer:
         first, _, rest = path.lstrip("/").partition("/")
         endpoint = self._endpoints.get(first)
         if endpoint is None:
-            await connection.send(await self._without_endpoint(call, first, path.lstrip("/"), query))
+            await self._without_endpoint(call, connection, first, path.lstrip("/"), query)
             return
         name, _, below = rest.partition("/")
         task = asyncio.current_task()
@@ -296,7 +307,7 @@ class GatewayServer:
         endpoint.at_work[task] = connection
         try:
             if endpoint.process is not None and not await self._admits(endpoint, connection, await endpoint.process):
-                await connection.send(refusal(403, "this address is for the agent of a trial and what it starts"))
+                connection.refuse(refusal(403, "this address is for the agent of a trial and what it starts"))
                 return
             mount = self.mounts.get(name)
             if mount is None:
@@ -310,12 +321,13 @@ class GatewayServer:
 
     async def _admits(self, endpoint: TrialEndpoint, connection: GatewayConnection, process: AgentProcess) -> bool:
         """Whether the request comes from the agent's process or what it started, as far as can be known. Looked up
-        once for a connection."""
-        if connection.admitted == process or (ends := connection.ends) is None:
+        once for a connection, which must be younger than the trial."""
+        if connection.admitted == (endpoint, process) or (ends := connection.ends) is None:
             return True
-        sender = await asyncio.to_thread(sender_of, *process, *ends)
+        old = connection.opened < endpoint.began
+        sender = "foreign" if old else await asyncio.to_thread(sender_of, *process, *ends)
         if sender != "foreign":
-            connection.admitted = process
+            connection.admitted = (endpoint, process)
             if sender == "gone":
                 endpoint.doubts.append("a request to the gateway came from a process that had ended before it was read")
             return True
@@ -333,14 +345,19 @@ class GatewayServer:
             endpoint.trial.emit(Noted(at_ms=endpoint.trial.elapsed_ms(), message=message, level="warning"))
             return refusal(500, message)
 
-    async def _without_endpoint(self, call: GatewayCall, first: str, path: str, query: str) -> GatewayResponse:
+    async def _without_endpoint(
+        self, call: GatewayCall, connection: GatewayConnection, first: str, path: str, query: str
+    ) -> None:
+        handler = self._in_the_open.get(first)
         if first in self._closed:
             self.late[self._closed[first]] += 1
-            return refusal(410, "the trial that this address belonged to has ended, and no other is running here")
-        handler = self._in_the_open.get(first)
-        if handler is None:
-            return refusal(404, "no trial has this address")
-        return await handler(GatewayRequest(call.method, path, query, call.headers, bytes(call.body)))
+            message = "the trial that this address belonged to has ended, and no other is running here"
+            connection.refuse(refusal(410, message))
+        elif handler is None:
+            connection.refuse(refusal(404, "no trial has this address"))
+        else:
+            request = GatewayRequest(call.method, path, query, call.headers, bytes(call.body))
+            await connection.send(await handler(request))
 
 
 async def _hang_up(at_work: Mapping[asyncio.Task[None], GatewayConnection]) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import os
 import sys
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 
 import aiohttp
@@ -190,14 +191,58 @@ async def test_a_standing_address_leads_to_the_trial_it_is_pointed_at(served: Se
     server.point(reusable, first, us)
     assert await status("one") == 200
     await server.close_endpoint(endpoints[0])
+    await _settled()
     assert await status("late") == 410
     server.point(reusable, second, us)
     assert await status("two") == 200
     server.rest(reusable)
+    await _settled()
     assert await status("over") == 410
     assert server.late.total() == 2
     assert [note.message for note in first.of(Noted)] == ["one"]
     assert [note.message for note in second.of(Noted)] == ["two"]
+
+
+async def _settled() -> None:
+    """The client, which runs on our loop, has noticed that its connection was closed."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+async def test_a_connection_serves_one_trial_whoever_holds_it(served: Served, tmp_path: Path) -> None:
+    """The agent opens two in the first trial, uses one and leaves both to somebody else."""
+    server, _, _ = served
+    reusable = server.reusable(None)
+    path = reusable.names["echo_url"].partition("127.0.0.1:")[2].partition("/")[2]
+    port = int(reusable.names["echo_url"].rpartition(":")[2].partition("/")[0])
+    asking = f"POST /{path}/a HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\nsaid".encode()
+    us = AgentProcess(os.getpid(), "no-mark")
+    first, second = TrialStandIn(tmp_path), TrialStandIn(tmp_path)
+    endpoint = await server.open_endpoint(first)
+    server.point(reusable, first, us)
+    used, unused = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
+
+    async def answer(connection: tuple[asyncio.StreamReader, asyncio.StreamWriter]) -> bytes:
+        connection[1].write(asking)
+        return (await connection[0].read(4096)).partition(b"\r\n")[0]
+
+    assert await answer(used) == b"HTTP/1.1 200 OK"
+    server.rest(reusable)
+    await server.close_endpoint(endpoint)
+    await server.open_endpoint(second)
+    server.point(reusable, second, us)
+    new = used
+    try:
+        assert await answer(used) == b""
+        assert await answer(unused) == b"HTTP/1.1 403 Forbidden"
+        new = await asyncio.open_connection("127.0.0.1", port)
+        assert await answer(new) == b"HTTP/1.1 200 OK"
+    finally:
+        for _, writer in (used, unused, new):
+            writer.close()
+            with suppress(OSError):
+                await writer.wait_closed()
+    assert len([note for note in second.of(Noted) if note.message == "said"]) == 1
 
 
 SEND = """
@@ -234,7 +279,8 @@ async def test_an_address_is_for_the_process_that_claims_it_and_what_it_starts(s
         server.claim(trial, AgentProcess(os.getpid(), "no-mark"))
         assert await _sent_by_another_process(url) == ["200"]
         assert await _sent_by_another_process(url, below="yes") == ["200"]
-        async with client.post(f"{url}/a", data="ours") as answer:  # the connection that was refused before
+        await _settled()
+        async with client.post(f"{url}/a", data="ours") as answer:
             assert answer.status == 200
     finally:
         other.kill()
