@@ -1,7 +1,8 @@
 """Sees which files of the answer key agents open, where they cannot be kept from it.
 
 `fanotify` says which process opened a file; it needs privileges. `inotify` needs none and does not say: what anything
-but us opens counts for every agent that has the turn. We open none of the files while a turn lasts.
+but us opens counts for every agent that has the turn, or had one and still runs. We open none of the files from the
+first trial on.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ class KeyWatch:
     """Implements `ports.isolation.Isolation` and its own `Watch`."""
 
     kind: IsolationKind = "watched"
+    names_processes: bool = True
 
     def __init__(self, key: AnswerKey) -> None:
         """Raises `OSError` if this machine does not permit it."""
@@ -132,6 +134,8 @@ class KeyWatch:
 class NamelessWatch(KeyWatch):
     """With inotify. It is told of new files: looking for them would be seen like an agent's look."""
 
+    names_processes = False
+
     def _start(self) -> int:
         self._paths: dict[int, str] = {}
         return self._check(self._libc.inotify_init1(_NONBLOCK_CLOEXEC))
@@ -146,14 +150,21 @@ class NamelessWatch(KeyWatch):
             name = os.fsdecode(data[at + _INOTIFY_EVENT.size :][:size].rstrip(b"\0"))
             at += _INOTIFY_EVENT.size + size
             if mask & _IN_OVERFLOW:
-                self._count(_TOO_MANY, self._active)
+                self._count(_TOO_MANY, self._suspects())
             elif (path := self._paths.get(number)) is not None:
                 if name and path == self._key.workspaces:
                     continue  # an agent's own, or another's: only a look at the folder itself tells
                 if mask & _IN_OPEN:
-                    self._count(f"{path}/{name}" if name else path, self._active)
+                    self._count(f"{path}/{name}" if name else path, self._suspects())
                 elif mask & _IN_NEW:
                     self._watch_new(f"{path}/{name}")
+
+    def _suspects(self) -> set[AgentProcess]:
+        """Those that have the turn, and those that had one and still run."""
+        over = [each for each in self._opened if each not in self._active and process_start(each.pid) is None]
+        for each in over:
+            del self._opened[each]
+        return set(self._opened)
 
     def _watch_new(self, path: str) -> None:
         try:

@@ -11,7 +11,11 @@ from steadyhand.records.isolation import IsolationKind
 
 
 class Watch(Protocol):
-    """Sees which files of the answer key a process opens."""
+    """Sees which files of the answer key a process opens. If it `names_processes`, what we open ourselves counts for
+    nobody."""
+
+    @property
+    def names_processes(self) -> bool: ...
 
     def begin(self, process: AgentProcess, workspace: Path | None = None) -> None:
         """The process, or what it starts, may open files from now on, and those in its `workspace` are its own. Safe to

@@ -94,6 +94,20 @@ def test_what_was_opened_before_the_turn_does_not_count(watch: KeyWatch, tmp_pat
     assert watch.end(process) == ()
 
 
+def test_what_is_opened_between_two_turns_counts_in_the_next(watch: KeyWatch, tmp_path: Path) -> None:
+    started, process = agent(f"exec 5< {tmp_path}/a.yaml; touch {tmp_path}/done")
+    try:
+        watch.begin(process)
+        assert watch.end(process) == ()
+        go(started)
+        while not (tmp_path / "done").exists():
+            time.sleep(0.01)
+        watch.begin(process)
+        assert watch.end(process) == (str(tmp_path / "a.yaml"),)
+    finally:
+        end(started)
+
+
 def test_a_process_that_ends_at_once_is_not_missed(watch: KeyWatch, tmp_path: Path) -> None:
     process = AgentProcess(0, "no-mark")
     watch.begin(process)

@@ -222,7 +222,11 @@ class ChildPool:
             except BaseException:
                 child.bury()
                 raise
-            self._idle.append(child)
+            watch = self.isolation.watch
+            if watch is None or watch.names_processes:
+                self._idle.append(child)
+            else:  # we read files ourselves before the first trial, and it could too
+                child.bury()
             self._checked[spec.key] = child.names
         return self._checked[spec.key]
 
