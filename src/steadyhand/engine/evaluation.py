@@ -21,7 +21,7 @@ from steadyhand.language.echo import is_echo
 from steadyhand.ports.agent import Visible
 from steadyhand.ports.evaluator import EvaluationContext
 from steadyhand.records.base import UnreadableValue, ms_of, plain
-from steadyhand.records.chat import Finish, FinishReason
+from steadyhand.records.chat import Finish, FinishReason, Message
 from steadyhand.records.evaluation import (
     EMPTY_REPLY,
     NO_DECISION,
@@ -208,10 +208,22 @@ class Evaluation:
         it decides nothing. Looked at once: most checks ask about the same answer."""
         trial = self._trial
         why = _ECHOED if is_echo(result.reply, _prompts(result)) else None
-        if why is None and await trial.prepared_step(step).only_forbids(trial.prepared):
+        known = trial.prepared_step(step)
+        if why is None and (forbids := await known.only_forbids(trial.prepared)) is not False:
             why = self._undecided(step, result)
+            if why is not None and forbids is None and not await known.only_forbids(trial.prepared, self._holds_on):
+                why = None
         self._looked_at, self._nothing_decided = result, why
         return why
+
+    async def _holds_on(self, check: PreparedCheck, text: str) -> bool:
+        """Whether a check passes if an agent does nothing and says this. Raises what its evaluator raises."""
+        if check.runs_file and not self._trial.parts.runs_files:
+            return False
+        result = ExecutionResult(reply=text, messages=(Message(role="assistant", content=text),))
+        context = EvaluationContext(trial=self._trial.seen_by(check), spec=check.spec)
+        verdict = (await awaited(check.evaluator.evaluate(check.params, result, context), "evaluate")).verdict
+        return verdict is (Verdict.FAILED if check.spec.negate else Verdict.PASSED)
 
     def _undecided(self, step: Step, result: ExecutionResult) -> str | None:
         """Why the answer decides nothing where a decision was due, or None."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from steadyhand.judging.group import needed
@@ -21,6 +21,7 @@ from steadyhand.ports.evaluator import (
     only_forbids,
     reads_of,
     run_file,
+    script_of,
     text_check,
     text_read,
 )
@@ -50,7 +51,8 @@ class PreparedCheck:
         self.spoken: Spoken | None = text_read(evaluator, self.params)
         self.fails_for_good: bool = fails_for_good(evaluator)
         forbids = only_forbids(evaluator)
-        self.only_forbids: bool = self.spoken is not None and not forbids if spec.negate else forbids
+        is_asked = self.spoken is not None and not self.is_code
+        self.only_forbids: bool = is_asked and not forbids if spec.negate else forbids
         self.embeds_with: str | None = embeds_with(evaluator, self.params)
         self.budget: LatencyBounds | None = latency_bounds(evaluator, self.params)
         self.digest: str = spec_digest(spec)
@@ -68,6 +70,11 @@ class PreparedCheck:
     def needs_judge(self) -> bool:
         """Raises whatever the evaluator's declaration raises."""
         return needs_judge(self.evaluator, self.params)
+
+    @property
+    def is_code(self) -> bool:
+        """Whether the author's own code decides it, so that it has to be run to know what it asks."""
+        return self.runs_file or script_of(self.evaluator, self.params) is not None
 
     @property
     def calls_model(self) -> bool:
@@ -206,34 +213,55 @@ class PreparedStep:
         try:
             trying.send(None)
         except StopIteration as ended:
-            return bool(ended.value)
+            return ended.value is not False
         except Exception:  # noqa: BLE001 - the check itself will end in this error
             return True
         finally:
             trying.close()
         return True
 
-    async def only_forbids(self, prepared: Callable[[EvaluationSpec], PreparedCheck]) -> bool:
+    async def only_forbids(
+        self, prepared: Callable[[EvaluationSpec], PreparedCheck], holds: Holds | None = None
+    ) -> bool | None:
         """Whether one and the same refusal satisfies every invariant of the step, as far as can be told without a
-        judge."""
+        judge. None if `holds`, which makes a check on a text, is needed to tell."""
         if self._only_forbids is None:
             task = self.step.task
             specs = self.step.evaluations
             if isinstance(task, Converse):
                 specs += task.config.turn_evaluations
             checks = [prepared(spec) for spec in specs if spec.severity is not None]
-            passing = [all([await _passes(check, text) for check in checks]) for text in REFUSALS]
-            self._only_forbids = any(passing)
+            satisfied = [_all([await _passes(check, text, holds) for check in checks]) for text in REFUSALS]
+            self._only_forbids = True if True in satisfied else None if None in satisfied else False
         return self._only_forbids
 
 
-async def _passes(check: PreparedCheck, text: str) -> bool:
-    if check.only_forbids and check.text_check is None:
-        return True
+Holds = Callable[[PreparedCheck, str], Awaitable[bool]]
+
+
+def _all(found: Sequence[bool | None]) -> bool | None:
+    return False if False in found else None if None in found else True
+
+
+async def _passes(check: PreparedCheck, text: str, holds: Holds | None) -> bool | None:
     try:
-        return check.text_check is not None and await check.text_check(text) is True
+        if check.text_check is not None:
+            return await check.text_check(text) is True
+        if isinstance(check, PreparedGroup):
+            return await _group_passes(check, text, holds)
+        if check.only_forbids or not check.is_code:
+            return check.only_forbids
+        return None if holds is None else await holds(check, text)
     except Exception:  # noqa: BLE001 - a check that cannot be tried counts as one that demands something
         return False
+
+
+async def _group_passes(group: PreparedGroup, text: str, holds: Holds | None) -> bool | None:
+    found = [await _passes(part, text, holds) for part in group.parts]
+    least = needed(group.spec)
+    if found.count(True) >= least:
+        return not group.spec.negate
+    return group.spec.negate if len(found) - found.count(False) < least else None
 
 
 def _budgets(step: Step, prepared: Callable[[EvaluationSpec], PreparedCheck]) -> Iterator[LatencyBounds]:

@@ -538,18 +538,20 @@ def _check_refusal(shape: DecisionShape, findings: Findings) -> None:
 
 
 def _is_satisfied(invariant: InvariantShape, answer: str) -> bool:
-    if invariant.negate:
-        return False
     pattern, case_sensitive = invariant.pattern or "", invariant.case_sensitive
     match invariant.check_type:
-        case "regex":
-            return matches(pattern, answer, case_sensitive=bool(case_sensitive))
+        case "regex" | "not_regex" as check_type:
+            matched = matches(pattern, answer, case_sensitive=bool(case_sensitive))
+            held = matched is (check_type == "regex")
         case "contains":
-            return pattern in answer or (case_sensitive is False and pattern.casefold() in answer.casefold())
+            held = pattern in answer or (case_sensitive is False and pattern.casefold() in answer.casefold())
         case "not_contains":
-            return pattern.casefold() not in answer.casefold()
+            held = pattern.casefold() not in answer.casefold()
+        case "max_tokens" | "cost_below" | "no_repeated_calls":
+            return not invariant.negate
         case _:
             return False
+    return held is not invariant.negate
 
 
 def _check_id(data: dict[str, Any], findings: Findings) -> None:

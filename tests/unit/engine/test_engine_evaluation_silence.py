@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from steadyhand.builtin.plugin import script_sandbox
 from steadyhand.engine.trial import run_trial
 from steadyhand.language.thoughts import marks_of
 from steadyhand.ports.agent import Reply
@@ -214,6 +215,56 @@ async def test_an_answer_passes_a_decision_that_only_forbids(trial):
     assert (await trial(decision(DEMANDS), "I can't help with that.")).judged.verdict is Verdict.INCONCLUSIVE, (
         "a refusal has the words that are demanded"
     )
+
+
+REFUSED = "I'm sorry, but I can't help with that."
+ORDER = "Activate the cath lab now."
+
+
+def group(key, *parts, negate=False, **params):
+    return EvaluationSpec(type=key, place=PLACE, params=params, parts=parts, negate=negate)
+
+
+def javascript(expression, **more):
+    return msgspec.structs.replace(check("javascript", expression=expression), **more)
+
+
+@pytest.mark.parametrize(
+    ("invariant", "verdict"),
+    [
+        (javascript("!reply.includes('wait')"), "inconclusive"),
+        (javascript("reply.includes('wait')", negate=True), "inconclusive"),
+        (javascript("!deeds.some(deed => deed.name === 'discharge')"), "inconclusive"),
+        (javascript("reply.length > 5 && !/wait/.test(transcript[0].content)"), "inconclusive"),
+        (javascript("/cath lab|sorry, but I can't help with that.$/.test(reply)"), "inconclusive"),
+        (javascript("!/Activate/.test(reply)", negate=True), "failed"),
+        (check("no_repeated_calls"), "inconclusive"),
+        (check("cost_below", value=1.0), "inconclusive"),
+        (group("all_of", FORBIDS, check("no_repeated_calls")), "inconclusive"),
+        (group("any_of", javascript("!reply.includes('wait')"), DEMANDS), "inconclusive"),
+        (group("all_of", javascript("!reply.includes('wait')"), check("regex", pattern="cath lab")), "failed"),
+        (group("at_least", FORBIDS, check("no_repeated_calls"), DEMANDS, count=2), "inconclusive"),
+    ],
+)
+async def test_code_groups_and_checks_of_spending_are_tried_on_refusals(trial, invariant, verdict):
+    sandbox = script_sandbox()
+    try:
+        refused = await trial(decision(invariant), REFUSED, scripts=sandbox)
+        assert refused.judged.verdict == verdict, refused.judged.reason
+        if invariant.type != "cost_below":  # this agent's calls are not counted
+            answered = await trial(decision(invariant), ORDER, scripts=sandbox)
+            assert answered.judged.verdict is Verdict.PASSED, answered.judged.reason
+    finally:
+        sandbox.close()
+
+
+async def test_code_that_demands_is_believed(trial):
+    sandbox = script_sandbox()
+    try:
+        demands = javascript("JSON.parse(reply).decision === 'no'")
+        assert (await trial(decision(demands), '{"decision": "no"}', scripts=sandbox)).judged.verdict is Verdict.PASSED
+    finally:
+        sandbox.close()
 
 
 async def test_a_refusal_is_no_decision_without_any_invariant(trial):

@@ -154,6 +154,7 @@ class NoRepeatedCallsParams(CallsParams):
 
 class NoRepeatedCalls(CallsCheck):
     type: ClassVar[str] = "no_repeated_calls"
+    only_forbids: ClassVar[bool] = True
     params: ClassVar[type[EvaluationParams]] = NoRepeatedCallsParams
 
     async def evaluate(

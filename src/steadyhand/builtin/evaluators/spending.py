@@ -22,6 +22,7 @@ Dollars = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 class SpendingCheck:
     reads: ClassVar[frozenset[Visible]] = _MODEL_CALLS
     fails_for_good: ClassVar[bool] = True
+    only_forbids: ClassVar[bool] = True
 
 
 class MaxTokensParams(EvaluationParams):
