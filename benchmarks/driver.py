@@ -76,7 +76,7 @@ def measure_driver(kind: str, workers: int) -> dict[str, float]:
         Path("replies.yaml").write_text('rules:\n  - reply: "Stop the pump."\n')
         Path("bench.scenario.yaml").write_text(SCENARIO)
     sample = steadyhand.run("bench.scenario.yaml", model="scripted/replies.yaml", trials=2, seed=1)
-    record = encode(list(RunReader.open(sample.path).trials())[-1])
+    _, record = encode(list(RunReader.open(sample.path).trials())[-1])
     run = Run(
         Selection(paths=("bench.scenario.yaml",)), RunOptions(model="scripted/replies.yaml", trials=TRIALS, seed=1)
     )
@@ -157,7 +157,7 @@ class _Desk:
     def _done(self, number: int, order: Order) -> FinishedTrial:
         key = TrialKey(scenario_id=order.scenario_id, index=order.index)
         record = msgspec.structs.replace(self._record, key=key, seed=order.seed)
-        return FinishedTrial(number, encode(record), None, encode(brief_of(record)))
+        return FinishedTrial(number, encode(record)[1], None, encode(brief_of(record))[1])
 
 
 if __name__ == "__main__":

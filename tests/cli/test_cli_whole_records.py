@@ -207,6 +207,22 @@ def test_half_a_file_gives_3(run, command):
     assert run(*READERS[command]).code == 3
 
 
+MIXED = """\
+rules:
+  - replies: [I call for help now., I call for help now., Go home., ""]
+    pick: random
+"""
+
+
+@pytest.mark.parametrize("options", [(), ("-v",), ("--workers", "2")])
+def test_a_run_shows_what_its_record_says(run, options):
+    (run.folder / "mixed.yaml").write_text(MIXED)
+    ended = run("run", "untimed.yaml", "--model", "scripted/mixed.yaml", "--trials", "120", "--no-progress", *options)
+    shown = run("show", "last", *(each for each in options if each == "-v"))
+    assert "failed" in ended.out
+    assert (ended.code, ended.out) == (shown.code, shown.out)
+
+
 def test_show_gives_the_code_of_the_verdict(run):
     run.write("replies.yaml", "rules:\n  - reply: Nothing to do.\n")
     assert run("run", "untimed.yaml", "--no-progress").code == 1

@@ -50,12 +50,15 @@ from steadyhand.report.wording import JunitInconclusive
 from steadyhand.store.reader import find_run
 
 if TYPE_CHECKING:
+    from steadyhand.reading.underway import Underway
     from steadyhand.report.otel import OtelExporter
 
 _OUTPUT = HEADINGS[-1]
 _REPORTING = ("run", "resume", "rejudge", "merge", "show")
 T = TypeVar("T")
 _YOUNG = 20_000
+_MANY = 100
+"""From this number of trials on, what a run adds up to is gathered while it runs."""
 _LEAST_MIB = 16
 _NETWORK_MIB = 48
 
@@ -205,7 +208,8 @@ def carry_out(run: Run, reports: Reports, *, silent: bool, otel: str | None = No
     progress = progress_for(progress_stream(), live=takes_control(), enabled=not silent, health=execution.health)
     traces = None if otel is None else _exporter(otel, run.settings.variables)
     network = run.needs_network  # may reject the name of a model, so ask before creating the coroutine
-    observers = [progress] if traces is None else [progress, traces]
+    underway = _underway(run, reports)
+    observers = [each for each in (progress, traces, underway) if each is not None]
     execution.prepare_workers()
     record = run_in_loop(execution.execute(observers, attend=attended), network=network)
     if traces is not None and traces.note is not None:
@@ -213,7 +217,8 @@ def carry_out(run: Run, reports: Reports, *, silent: bool, otel: str | None = No
     reading: Reading | None = None
     crashed = execution.crashed
     try:
-        reading = Reading.open(record)
+        seen = None if execution.used_workers else underway
+        reading = Reading.open(record) if seen is None else seen.reading(record)
         unwritten = report(reading, reports)
     except SteadyhandError as error:
         if execution.broken is None:
@@ -239,6 +244,20 @@ def carry_out(run: Run, reports: Reports, *, silent: bool, otel: str | None = No
         return ExitCode.UNDECIDED
     lost = execution.broken is not None or unwritten
     return reading.exit_code or (ExitCode.UNDECIDED if lost else ExitCode.PASSED)
+
+
+def _underway(run: Run, reports: Reports) -> Underway | None:
+    """What gathers while a run of many trials is running, if nothing but its table is wanted."""
+    if run.record is not None or len(run.pending) < _MANY or reports.files or os.environ.get("GITHUB_ACTIONS"):
+        return None
+    from steadyhand.reading.underway import Underway  # not for a few trials
+
+    def want(reading: Reading) -> None:
+        want_run(reading, reports.view)
+        if reading.is_long:
+            reading.want(TrialSamples)
+
+    return Underway(run.settings.out, want)
 
 
 def _exporter(url: str, variables: Mapping[str, str]) -> OtelExporter:

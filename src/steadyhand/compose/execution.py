@@ -113,6 +113,10 @@ class Execution:
             if self._nursery is not None:
                 self._nursery.close()
 
+    @property
+    def used_workers(self) -> bool:
+        return self._workers is not None
+
     def health(self) -> RunHealth:
         """What is delaying the run right now. May be called from another thread, at any time."""
         return RunHealth(

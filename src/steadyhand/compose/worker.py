@@ -160,7 +160,7 @@ class Worker:
         record, data = self._written(record)
         if not self._setup.trusted:
             return FinishedTrial(number, data)
-        brief = schema.encode(brief_of(record))
+        _, brief = schema.encode(brief_of(record))
         if not self._dictionary:
             return FinishedTrial(number, data, None, brief)
         return FinishedTrial(number, schema.compress(data, self._dictionary), self._dictionary_id, brief)

@@ -179,6 +179,17 @@ class Reading:
                     pass
         return cast("G", self._gathered[key])
 
+    @property
+    def takers(self) -> list[Callable[[TrialRecord], None]]:
+        """What takes in a trial for each output that is wanted."""
+        return [each.add for each in self._wanted.values()]
+
+    def has_gathered(self, reader: RunReader) -> None:
+        """Everything wanted has taken in all trials of the record, which `reader` has just opened."""
+        self.reader = reader
+        self._gathered |= self._wanted
+        self._wanted = {}
+
     # What is kept in the record of a long run
 
     @property

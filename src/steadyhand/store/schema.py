@@ -255,21 +255,19 @@ def storable(text: str) -> str:
 _NOT_ENCODED = (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError)
 
 
-def encode(record: TrialRecord) -> bytes:
-    """Bytes that were read again once. Raises `StoreError` when the record contains something that cannot be."""
+def encode(record: TrialRecord) -> tuple[TrialRecord, bytes]:
+    """The trial as it was read again from its bytes, and these. Raises `StoreError` when it contains something that
+    cannot be."""
     try:
         data = _encoder.encode(record)
-        _decoder.decode(data)
+        return _decoder.decode(data), data
     except _NOT_ENCODED:
         pass  # with something in it that has to be made plain first
-    else:
-        return data
     try:
         data = msgspec.msgpack.encode(plain(record, keep=(bytes, float)))
-        _decoder.decode(data)
+        return _decoder.decode(data), data
     except _NOT_ENCODED as error:
         raise StoreError(f"trial {record.key} cannot be written: {error}") from error
-    return data
 
 
 def decode(data: bytes) -> TrialRecord:

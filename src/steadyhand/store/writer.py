@@ -58,17 +58,15 @@ class _Row(NamedTuple):
 
 
 def written(record: TrialRecord, redactor: Redactor) -> tuple[TrialRecord, bytes]:
-    """The trial without secrets, and its bytes; an error instead if it cannot be written."""
+    """The trial as it is read again, without secrets, and its bytes; an error instead if it cannot be written."""
     try:
-        data = schema.encode(record)
+        kept, data = schema.encode(record)
         if redactor.suspects(data):
-            record = redactor.value(record)
-            data = schema.encode(record)
+            kept, data = schema.encode(redactor.value(record))
     except Exception as error:  # noqa: BLE001 - whatever is wrong with one trial, the others are kept
         reason = f"the trial cannot be recorded: {type(error).__name__}: {error}"
-        record = redactor.value(error_in_place_of(record, reason))
-        data = schema.encode(record)
-    return record, data
+        kept, data = schema.encode(redactor.value(error_in_place_of(record, reason)))
+    return kept, data
 
 
 class RunWriter:
