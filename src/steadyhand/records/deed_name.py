@@ -18,7 +18,7 @@ from steadyhand.records.base import Record
 from steadyhand.text_fold import fold
 
 Likeness = Literal["yes", "maybe", "no"]
-_SEPARATORS = re.compile(r"[\s._/:-]+")
+_SEPARATORS = re.compile(r"[\W_]+")
 _QUALIFIER = re.compile(r"__|[./:]")
 _CALLED = ".__call__"
 _MCP = "mcp"

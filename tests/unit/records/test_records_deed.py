@@ -52,6 +52,8 @@ def test_every_name_of_a_deed_finds_it(wanted):
         ("create_issue", ["github_create_issue"], "no"),
         ("delete", ["delete\u200b"], "yes"),
         ("delete", ["d\u0435lete"], "yes"),
+        ("delete user", ["delete\u2013user()"], "yes"),
+        ("delete|user", ["delete\\user"], "yes"),
         ("mcp__a__transfer", ["mcp__b__transfer"], "no"),
         ("a.b.transfer", ["b.transfer"], "no"),
         ("b.transfer", ["a.b.transfer"], "yes"),
