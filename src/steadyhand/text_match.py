@@ -106,11 +106,13 @@ def _as_it_stands(text: str) -> bool:
 
 
 def shows_nothing(text: str) -> bool:
-    """Whether a reader sees nothing of it: white space, characters that are not drawn, and references to those."""
+    """Whether a reader sees nothing of it: white space, characters that are not drawn, references to those, comments
+    of HTML, and punctuation alone. Brackets may be data: `[]`."""
     first = text[:1]
     if first.isascii() and first.isalnum():
         return False
-    return _own(rf"[\s\p{{C}}\p{{Mn}}{UNSEEN}\u2800\u3164]*+").fullmatch(without_references(text)) is not None
+    pattern = rf"(?s:[\s\p{{C}}\p{{Mn}}\p{{Po}}\p{{Pd}}\p{{Pi}}\p{{Pf}}\p{{Pc}}`{UNSEEN}\u2800\u3164]|<!--.*?-->)*+"
+    return _own(pattern).fullmatch(without_references(text)) is not None
 
 
 def _folded(text: str, *, case_sensitive: bool) -> str:

@@ -175,10 +175,25 @@ def test_a_piece_without_letters_is_compared_as_written(piece, as_written, other
     assert forbidden(otherwise, piece) is None
 
 
-@pytest.mark.parametrize("text", [" \n\u200b", "\ufe0f\u0336", "\u2800\u3164", "\U000e0067", "\x1a", "&nbsp;&#8203;"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        " \n\u200b",
+        "\ufe0f\u0336",
+        "\u2800\u3164",
+        "\U000e0067",
+        "\x1a",
+        "&nbsp;&#8203;",
+        "<!-- done -->",
+        '""',
+        "...",
+        "\u2014",
+        "```\n```",
+    ],
+)
 def test_what_a_reader_does_not_see_says_nothing(text):
     assert shows_nothing(text)
-    assert not shows_nothing(f"{text}.")
+    assert not shows_nothing(f"{text}a")
 
 
 def test_case_alone_is_overridden():
