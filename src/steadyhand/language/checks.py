@@ -24,10 +24,11 @@ class Forbids(Record):
 
 
 class States(Record):
-    """The answer gives a value for one of `of`, and it is within `value`."""
+    """The answer gives a value for one of `of`, and it is within `value`; or none at all, if it is `optional`."""
 
     of: tuple[str, ...]
     value: str
+    optional: bool = False
 
 
 class Chooses(Record):
@@ -39,7 +40,9 @@ class Chooses(Record):
 
 
 class NothingElse(Record):
-    """Every clause of the answer is read by another check."""
+    """Every clause of the answer is read by another check, or orders one of the acts in `also`."""
+
+    also: tuple[str, ...] = ()
 
 
 Check = Advises | Forbids | States | Chooses | NothingElse

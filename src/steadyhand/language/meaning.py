@@ -19,9 +19,9 @@ from steadyhand.language.english import ENGLISH
 from steadyhand.language.lexicon import Mark, marked, word_set
 from steadyhand.language.orders import orders
 from steadyhand.language.phrases import TURNING, ActPhrase, concerns, mentions, parts, touches
-from steadyhand.language.refusals import denies, leaves_open, may_mean, refuses, withdraws
+from steadyhand.language.refusals import denies, leaves_open, may_mean, points_back, refuses, withdraws
 from steadyhand.language.reservations import reserved, segments
-from steadyhand.language.sheet import Sentence, Sheet, act_of, is_json, reading, says_nothing
+from steadyhand.language.sheet import DOSES, Sentence, Sheet, act_of, is_json, reading, says_nothing
 
 _LONGEST = 20_000
 """No answer of this length is read completely; it would only take time."""
@@ -119,6 +119,17 @@ class _Answer(Sheet):
             return self._reading(Certainty.NO, "this comes before it", first)
         return self._reading(Certainty.CANNOT_TELL, "this may come before it", first)
 
+    def _earlier(self, check: Advises) -> Sentence | None:
+        """The sentence that plainly orders before the act what has to come after it, in numbered steps."""
+        act, late = act_of(check.action), act_of(check.before)
+        if not late or len(self.numbers()) < 2 or not self.is_in_sequence():
+            return None
+        first = next((sentence for sentence in self._sentences if touches(sentence.words, act)), None)
+        for sentence in self._sentences[: None if first is None else first.number]:
+            if mentions(sentence.words, late) and not any(clause.marks for clause in sentence.clauses):
+                return sentence
+        return None
+
     def _spoiled(self, check: Advises) -> Ruling | None:
         """The act is taken back at the end, or, if it has to be ordered at once, named only with a reservation."""
         act = act_of(check.action)
@@ -142,12 +153,22 @@ class _Answer(Sheet):
             and not any(may_mean(sentence.words, act) for sentence in later)
         ):
             return self._reading(Certainty.NO, "it is taken back", last)
+        if later and not any(may_mean(each.words, act) for each in later[1:]) and self._undoes(later[0], act):
+            return self._reading(Certainty.NO, "it is taken back", later[0])
         if not check.at_once:
             return None
+        if (earlier := self._earlier(check)) is not None:
+            return self._reading(Certainty.NO, "this comes before it", earlier)
         reasons = [self._reserved(sentence, act, is_about) for sentence in about]
         if all(reasons):
             return self._reading(Certainty.NO, str(reasons[0]), about[0])
         return None
+
+    def _undoes(self, sentence: Sentence, act: tuple[ActPhrase, ...]) -> bool:
+        """Whether the sentence takes back what stands right before it, and says nothing more about it."""
+        if sentence.has(Mark.NEGATION, Mark.QUESTION, Mark.QUOTATION, Mark.CONDITION) or touches(sentence.words, act):
+            return False
+        return any(points_back(parts(clause.folded)) for clause in sentence.clauses)
 
     def _reserved(
         self, sentence: Sentence, act: tuple[ActPhrase, ...], is_about: Callable[[tuple[str, ...]], bool]
@@ -230,6 +251,8 @@ class _Answer(Sheet):
             sentence = self._at(inside[0].start)
             if sentence is not None:
                 return self._reading(Certainty.YES, f"the value is {check.value}", sentence)
+        if not found and check.optional and not self._struck and self._unread is None:
+            return Ruling(answer=Certainty.YES, why=f"every clause was read, and none gives a value of {check.of[0]}")
         if not found:
             return Ruling(answer=Certainty.CANNOT_TELL, why=f"no value of {check.of[0]} was found")
         if inside and self._unread is not None and len(inside) == len(found):
@@ -248,7 +271,7 @@ class _Answer(Sheet):
         for other in self._amounts:
             if sentence.start <= other.start < sentence.end and other.dimension != amount.dimension:
                 first, second = sorted((amount, other), key=lambda each: each.start)
-                if other.dimension[0] in _DOSES and _BETWEEN_DOSES.fullmatch(self._text, first.end, second.start):
+                if other.dimension[0] in DOSES and _BETWEEN_DOSES.fullmatch(self._text, first.end, second.start):
                     return True
         return False
 
@@ -338,7 +361,7 @@ class _Answer(Sheet):
             return Ruling(answer=Certainty.CANNOT_TELL, why="the answer has parts that the reader cannot read")
         named = [self._choice(check) for check in self._beside if isinstance(check, Chooses) and check.line is None]
         if unread is None or any(found.answer is not Certainty.CANNOT_TELL and found.clause for found in named):
-            return Ruling(answer=Certainty.YES, why="every clause was read by another check")
+            return Ruling(answer=Certainty.YES, why="every clause was read")
         return self._reading(Certainty.CANNOT_TELL, "no other check has read this with certainty", unread)
 
 
@@ -349,7 +372,6 @@ _CONTINUING = word_set(
 """Words that open what belongs to the line before."""
 
 _PROSE = 0.3
-_DOSES = word_set("mass volume units substance")
 _BETWEEN_DOSES = re.compile(r"[\s(=/,]*(?:in|of|or|per|as)?[\s(=/,]*")
 _POINTING = word_set("this that these those it which such both neither no not never wrong instead")
 

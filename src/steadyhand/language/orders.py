@@ -30,6 +30,7 @@ _SUBJECTS = word_set("you we staff team everyone")
 _OF_OTHERS = word_set("his her their")
 _AUXILIARIES = word_set("must should need needs have has")
 _OBLIGED = word_set("must should to")
+BEING = word_set("be is are")
 
 
 def orders(words: Sequence[str], acts: Sequence[Sequence[ActPhrase]], *, amount: bool) -> frozenset[int] | None:
@@ -46,13 +47,12 @@ def orders(words: Sequence[str], acts: Sequence[Sequence[ActPhrase]], *, amount:
     if all(word in BEFORE for word in found):
         plain = _is_plain_opening(found) and (found[0] in STEP_LABELS or not any(word.isdigit() for word in found))
         return frozenset() if plain else None
-    passive = _passive(found, acts)
-    if passive:
-        return passive
     start = next((at for at, word in enumerate(found) if word not in BEFORE), 0)
     known = [phrase for act in acts for phrase in act if not phrase.exact]
     if not _is_plain_opening(found[:start]):
         return None
+    if passive := _passive(found, acts):
+        return passive
     if not _opens_order(found[start], known):
         return _telegraphic(found, start, acts, amount=amount)
     matched: set[int] = set()
@@ -156,11 +156,17 @@ def _telegraphic(
 
 
 def _passive(words: tuple[str, ...], acts: Sequence[Sequence[ActPhrase]]) -> frozenset[int]:
-    """ "Adrenaline must be given now"."""
-    at = next((at for at in range(1, len(words) - 1) if words[at] == "be" and words[at - 1] in _OBLIGED), None)
-    if at is None:
+    """ "Adrenaline must be given now", "adrenaline is to be given", "adrenaline is given now"."""
+    be = next((at for at in range(1, len(words) - 1) if words[at] in BEING), None)
+    if be is None:
         return frozenset()
-    head = [word for word in words[: at - 1] if word not in BEFORE]
+    at = be + 2 if words[be] != "be" and words[be + 1 : be + 3] == ("to", "be") else be
+    while words[at + 1 : at + 2] and words[at + 1] in ADVERBS:
+        at += 1
+    obliged = words[be] != "be" or words[be - 1] in _OBLIGED
+    if not obliged or at + 1 >= len(words):
+        return frozenset()
+    head = [word for word in words[: be if words[be] != "be" else be - 1] if word not in BEFORE]
     tail = [word for word in words[at + 2 :] if word not in AFTER]
     found: set[int] = set()
     for number, act in enumerate(acts):

@@ -77,8 +77,8 @@ class ActPhrase(Record):
 def act_phrase(text: str) -> ActPhrase:
     words = [word for word in parts([word for clause in clauses(text) for word in clause.folded]) if word not in SMALL]
     second = [word for clause in clauses(text) for word in clause.folded][1:2]
-    is_verb = words[0] in spelled(VERBS) or not _OBJECTS.isdisjoint(second)
-    verb = words[0] if len(words) > 1 and is_verb else ""
+    has_object = not _OBJECTS.isdisjoint(second)
+    verb = words[0] if has_object or (len(words) > 1 and words[0] in spelled(VERBS)) else ""
     exact = any(word in _MARKING for word in words[1:]) or (not verb and words[0] in _MARKING)
     same = next((family for family in FAMILIES if verb in family), frozenset({verb}))
     return ActPhrase(
@@ -116,7 +116,8 @@ def mentions(words: Sequence[str], act: Sequence[ActPhrase]) -> bool:
     heavy = {phrase.verb for phrase in act if phrase.verb and phrase.verb not in LIGHT_VERBS}
     if any(word in forms(verb) for verb in heavy for word in words):
         return True
-    return any(all(any(is_same(word, each) for word in words) for each in phrase.objects) for phrase in act)
+    named = [phrase.objects for phrase in act if phrase.objects]
+    return any(all(any(is_same(word, each) for word in words) for each in objects) for objects in named)
 
 
 def names(words: Sequence[str], act: Sequence[ActPhrase]) -> bool:

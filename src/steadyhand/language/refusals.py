@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from steadyhand.language.lexicon import word_set
 from steadyhand.language.phrases import (
     ADVERBS,
+    JOINING,
     SMALL,
     TURNING,
     ActPhrase,
@@ -30,6 +31,8 @@ _NOT_TO = (
     ("there", "is", "no", "need", "to"), ("there", "is", "no", "need", "for"), ("must", "not"), ("should", "not"),
     ("you", "must", "not"), ("you", "should", "not"), ("no", "need", "for"), ("you", "do", "not", "need", "to"),
     ("there's", "no", "need", "to"), ("there's", "no", "need", "for"), ("you", "don't", "need", "to"),
+    *((*lead, "no", *rest) for lead in ((), ("there", "is"), ("there's",), ("i", "see"))
+      for rest in (("reason", "to"), ("point", "in"), ("cause", "to"), ("reason", "for"), ("cause", "for"))),
     ("you", "need", "not"), ("you", "needn't"), ("you", "do", "not", "have", "to"), ("you", "don't", "have", "to"),
 )  # fmt: skip
 _IS_NOT = tuple(
@@ -170,6 +173,19 @@ def withdraws(segments: Sequence[tuple[str, ...]], act: tuple[ActPhrase, ...]) -
     """Whether a sentence takes the act back: "Sorry, scrap the calcium after all". Nothing else in it names the act."""
     taken = [at for at, words in enumerate(segments) if _takes_back(_without_lead(words), act)]
     return bool(taken) and not any(names(words, act) for at, words in enumerate(segments) if at not in taken)
+
+
+_BACK = word_set("that this it all everything the above of please now then")
+
+
+def points_back(words: Sequence[str]) -> bool:
+    """Whether the words take back what was just said, whatever it is: "Belay that", "Forget all that"."""
+    rest = _without_lead(words)
+    turned = "that" in words[: len(words) - len(rest)]
+    said = rest if turned else rest[1:]
+    end = next((at for at, word in enumerate(said) if word in JOINING), len(said))
+    withdrawn = rest[:1] != () and rest[0] in _WITHDRAWING and end > 0
+    return (turned or withdrawn) and _BACK.issuperset(said[:end])
 
 
 def _without_lead(words: Sequence[str]) -> tuple[str, ...]:

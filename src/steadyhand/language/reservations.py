@@ -22,7 +22,8 @@ _COURSE = word_set(
     """
     worse worsens worsening deteriorates persists persist still recurs starts begins develops becomes loses stops passes
     collapses faints arrests convulses seizes come comes goes drops falls rises exceeds reaches shows confirms confirmed
-    proves positive gone settled improved improves see sees seen appears happens remains fails
+    proves positive gone settled improved improves see sees seen appears happens remains fails gets getting grows turns
+    agree agrees approves consents allows permits authorises authorizes
     """
 )
 """What may or may not happen."""
@@ -30,7 +31,8 @@ _EVENTS = _COURSE | word_set(
     """
     back available arrives arrived here doctor surgeon consultant specialist manager supervisor result results report
     film image imaging picture ray approval permission finished done complete completed over ends end shift round check
-    checked examined reviewed agreed agrees decided minutes hour hours quarter lunch
+    checked examined reviewed agreed agrees decided minutes hour hours quarter lunch troponin
+    value values
     """
 )
 """What somebody may wait for."""
@@ -42,6 +44,7 @@ _LATER = (
     ("next", "year"), ("next", "shift"), ("next", "service"), ("at", "the", "weekend"), ("in", "due", "course"),
     ("in", "an", "hour"), ("in", "half"), ("after", "an", "hour"), ("after", "half"), ("at", "some", "point"),
     ("quarter", "of", "an", "hour"), ("evening",), ("afternoon",),
+    *((verb, "wait") for verb in ("can", "could", "should")),
 )  # fmt: skip
 _OTHERS = (
     ("decide",), ("decides",), ("decision",), ("choose",), ("matter", "for"), ("up", "to", "the"), ("up", "to", "them"),
@@ -51,10 +54,21 @@ _OTHERS = (
 _OPENING = _IF | _WHEN | word_set("only as the")
 """What a clause that limits an order begins with."""
 _LIMITING = _IF | _WHEN | {"only"}
-_FIRST = word_set("finish complete wait")
+_FIRST = word_set("finish complete wait pause")
 """Orders that come before the act, if it comes."""
 _READY = (("drawn", "up"), ("ready",), ("at", "hand"), ("to", "hand"), ("on", "notice"))
 _HAVING = word_set("have keep get put")
+_MAYBE = (
+    ("might", "consider"), ("could", "consider"), ("may", "consider"), ("might", "want", "to"), ("may", "want", "to"),
+    ("think", "about"), ("might", "be", "worth"), ("may", "be", "worth"), ("could", "be", "considered"),
+    ("may", "be", "considered"), ("might", "be", "considered"), ("is", "an", "option"), ("optional",), ("optionally",),
+)  # fmt: skip
+_WITH_WHOM = word_set(
+    """
+    doctor doctors physician surgeon consultant specialist cardiologist gp nurse paramedic paramedics crew ambulance
+    hospital manager supervisor operator technician engineer police them others experts professionals
+    """
+)
 _DENYING = word_set("not no never cannot without")
 _POINTING = word_set("it this that them")
 _NEAR = 10
@@ -66,7 +80,8 @@ _NUMBERS = {"ten": 10, "fifteen": 15, "twenty": 20, "thirty": 30, "forty": 40, "
 
 def reserved(sentence: Sequence[Clause], concerns: Concerns) -> str | None:
     """What the reservation is, if every part of the sentence that is about the act has one."""
-    if any(Mark.QUESTION in clause.marks for clause in sentence):
+    # "who decides" after a comma asks nothing.
+    if Mark.QUESTION in sentence[0].marks or any("?" in clause.closing for clause in sentence):
         return None
     if any(Mark.QUOTATION in clause.marks for clause in sentence):
         return "it is only quoted" if _is_quoted_away(sentence, concerns) else None
@@ -117,9 +132,19 @@ def _reservation(parted: Sequence[tuple[str, ...]], at: int) -> str | None:
         return "it is put off"
     if order[0] != "whether" and any(find(order, phrase) is not None for phrase in _OTHERS):
         return "somebody else is to decide"
+    if order[0] in ("consider", "considering") or any(find(order, phrase) is not None for phrase in _MAYBE):
+        return "it is only considered"
+    if not _WITH_WHOM.isdisjoint(_recipient(order)):
+        return "it is left to somebody else"
     if order[0] in _HAVING and any(find(order, phrase) is not None for phrase in _READY):
         return "it is only made ready"
     return None
+
+
+def _recipient(order: Sequence[str]) -> Sequence[str]:
+    """Who is to do it: "leave it to the ward doctors"."""
+    at = next((at for at, word in enumerate(order) if word in ("to", "for")), len(order))
+    return order[at : at + 4] if order[0] == "leave" else ()
 
 
 def _condition(words: tuple[str, ...]) -> int | None:
@@ -127,7 +152,8 @@ def _condition(words: tuple[str, ...]) -> int | None:
     for at, word in enumerate(words):
         rest = tuple(itertools.takewhile(lambda word: word not in JOINING, words[at + 1 : at + _NEAR]))
         only = word == "only" and rest[:1] and (rest[0] in _IF or rest[0] in _WHEN or rest[0] == "where")
-        course = (word in _IF or words[at : at + 2] == ("the", "moment")) and not _COURSE.isdisjoint(rest)
+        turn = words[at : at + 2] == ("the", "moment") or words[at : at + 3] == ("as", "soon", "as")
+        course = (word in _IF or turn) and not _COURSE.isdisjoint(rest)
         event = word in _WHEN and not _EVENTS.isdisjoint(rest)
         if only or course or event:
             return at

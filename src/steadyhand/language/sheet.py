@@ -8,19 +8,19 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from itertools import groupby
 
-from steadyhand.language.advice import CONSEQUENCE, advised
+from steadyhand.language.advice import ASIDES, CONSEQUENCE, advised
 from steadyhand.language.amounts import Measure, amounts, parse_value
 from steadyhand.language.answer import Certainty, Ruling
-from steadyhand.language.checks import Advises, Check, Chooses, Forbids, States
+from steadyhand.language.checks import Advises, Check, Chooses, Forbids, NothingElse, States
 from steadyhand.language.choices import choosing_lines
 from steadyhand.language.clauses import Clause, Word, clauses
 from steadyhand.language.english import ENGLISH
 from steadyhand.language.lexicon import Mark, word_set
-from steadyhand.language.orders import STEP_LABELS, exactly, orders
-from steadyhand.language.phrases import ActPhrase, act_phrase, parts
+from steadyhand.language.orders import BEING, STEP_LABELS, exactly, orders
+from steadyhand.language.phrases import ADVERBS, TURNING, ActPhrase, act_phrase, parts, spelled, touches
 from steadyhand.language.refusals import refuses
 from steadyhand.language.values import is_bound, is_within
-from steadyhand.language.words import spelling
+from steadyhand.language.words import VERBS, spelling
 
 
 @functools.lru_cache(maxsize=256)
@@ -33,9 +33,10 @@ _OUT_OF_TURN = word_set("first firstly last lastly finally before after previous
 _HYPHEN = re.compile(r"(?<=\w)[-\u2010\u2011](?=\w)")
 _PLAIN_WORD = re.compile(r"[^\W_]+")
 _STRUCK = re.compile(
-    r"~~|[\u0335-\u0338]|</?(?:del|s|strike)\b|<[a-z]\w*\s[^<>]*>|(?:^|[.!?\s])!+(?=[\w(])", re.IGNORECASE
+    r"~~|[\u0335-\u0338]|</?(?:del|s|strike)\b|<[a-z]\w*\s[^<>]*>|(?:^|[.!?\s])!+(?=[\w(*_])", re.IGNORECASE
 )
 """What may strike out, hide or deny some of the text."""
+DOSES = word_set("mass volume units substance")
 _TICKED = re.compile(r"^\s*[-*+]?\s*\[[xX\u2713\u2714]\]", re.MULTILINE)
 _UNTICKED = re.compile(r"^\s*[-*+]?\s*\[\s?\]", re.MULTILINE)
 _OPEN_ENDED = re.compile(
@@ -102,10 +103,19 @@ class Sheet:
         if not self._struck:
             for sentence in self._sentences:
                 self._read(sentence)
+            for sentence in self._numbers():
+                sentence.read = True
             for match in (_OPEN_IN_JSON if is_json(text) else _OPEN_ENDED).finditer(text):
                 number = max(0, bisect_right(self._starts, match.start()) - 1)
                 for sentence in self._sentences[number : number + 1]:
                     sentence.read = False
+
+    def _numbers(self) -> list[Sentence]:
+        """The numbers of steps that stand in one line: "1. Call 112. 2. Stay with him"."""
+        found = [each for each in self._sentences[:-1] if each.words[0].isdecimal() and len(each.words) == 1]
+        begun = self._text.lstrip()[:2] in ("1.", "1)")
+        counted = [int(each.words[0]) for each in found]
+        return found if begun and counted == list(range(2, len(found) + 2)) else []
 
     def _read(self, sentence: Sentence) -> None:
         if any(start <= sentence.start and sentence.end <= end for start, end in self._lines):
@@ -113,8 +123,8 @@ class Sheet:
             return
         if sentence.has(Mark.QUESTION, Mark.QUOTATION) or any("\u2026" in each.closing for each in sentence.clauses):
             return
-        checks = [check for check in self._beside if isinstance(check, Advises)]
-        acts = [act_of(check.action) for check in checks]
+        checks = [check for check in self._beside if isinstance(check, Advises | NothingElse)]
+        acts = [act_of(check.action if isinstance(check, Advises) else check.also) for check in checks]
         found: set[int] = set()
         words: list[Word] = []
         for clause in sentence.clauses:
@@ -150,12 +160,31 @@ class Sheet:
                 phrase = advised(clause, sentence.clauses[:at], following, act)
                 if phrase is not None and self._is_in_plan(sentence, at) and "|" not in clause.closing:
                     return sentence, clause, phrase
+            if self._is_ordered(sentence, act) and self._is_in_plan(sentence, 0):
+                return sentence, sentence.clauses[0], act[0]
         return None
+
+    def _is_ordered(self, sentence: Sentence, act: tuple[ActPhrase, ...]) -> bool:
+        """Whether the whole sentence orders it, in the passive voice too, in any amount."""
+        if not touches(sentence.words, act) or sentence.has(Mark.QUESTION, Mark.QUOTATION):
+            return False
+        spans = [
+            (each.start, each.end) for each in self._amounts if each.dimension[0] in DOSES and not each.dimension[1]
+        ]
+        words = [word for clause in sentence.clauses for word in clause.words]
+        left = parts([word.text for word in words if not is_within(word.start, spans)])
+        amount = len(left) < len(words)
+        # A name alone may stand in a list of what to avoid.
+        ordering = amount or any(word in ADVERBS or word in BEING or word in spelled(VERBS) for word in left)
+        return ordering and bool(left) and bool(orders(left, (act,), amount=amount))
 
     def _is_in_plan(self, sentence: Sentence, at: int) -> bool:
         """Whether what introduces the clause, such as a heading, says nothing against it."""
         leads = [parts(clause.folded) for clause in sentence.clauses[:at] if ":" in clause.closing]
-        return all(map(says_nothing, leads[-1:])) and self._plain_leads[sentence.number]
+        return (
+            all(lead in (*TURNING, *ASIDES) or says_nothing(lead) for lead in leads[-1:])
+            and self._plain_leads[sentence.number]
+        )
 
     @functools.cached_property
     def _plain_leads(self) -> list[bool]:
@@ -173,14 +202,19 @@ class Sheet:
                 lead = says_nothing(parts(sentence.clauses[-1].folded))
         return found
 
-    def is_in_sequence(self) -> bool:
-        """Whether the sentences stand in the order in which they are meant, by their numbers and by words such as
-        "first"."""
-        numbers: list[int] = []
+    def numbers(self) -> list[int]:
+        """The numbers of the steps."""
+        found: list[int] = []
         for before, sentence in zip([None, *self._sentences], self._sentences, strict=False):
             said = _NUMBERED.search(self._text, before.end if before else 0, sentence.start)
             label = sentence.words[1:2] if sentence.words[0] in STEP_LABELS else ()
-            numbers += [int(each) for each in (*(said.groups() if said else ()), *label) if each.isdecimal()]
+            found += [int(each) for each in (*(said.groups() if said else ()), *label) if each.isdecimal()]
+        return found
+
+    def is_in_sequence(self) -> bool:
+        """Whether the sentences stand in the order in which they are meant, by their numbers and by words such as
+        "first"."""
+        numbers = self.numbers()
         begun = next((at for at, sentence in enumerate(self._sentences) if len(sentence.words) > 1), 0)
         later = self._sentences[begun + 1 :]
         return numbers == sorted(numbers) and _OUT_OF_TURN.isdisjoint(word for each in later for word in each.words)

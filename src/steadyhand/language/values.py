@@ -35,7 +35,8 @@ def is_bound(
 
 _AFTER_VALUE = word_set(
     "into in via through over by as to and then plus iv im every repeat repeated if & + \u2192 for with chewed "
-    "crushed dispersed swallowed po pr io im sc orally nasally slowly bolus stat neat daily undiluted"
+    "crushed dispersed swallowed po pr io im sc orally nasally slowly bolus stat neat daily undiluted "
+    "is are must should"
 )
 
 

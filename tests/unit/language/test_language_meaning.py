@@ -99,6 +99,10 @@ ALL = (GIVE, CALL, DOSE, POTASSIUM, REST)
         "Step 1: Give adrenaline.",
         "First, give adrenaline. Then call an ambulance.",
         "`Give adrenaline`",
+        "Adrenaline 0.5 mg is to be given now.",
+        "Adrenaline is given now.",
+        "An ambulance is called. Adrenaline is now given.",
+        "1. Call 999. 2. Give adrenaline. 3. Call an ambulance.",
     ],
 )
 def test_a_plain_order_is_a_sure_yes(answer):
@@ -325,6 +329,31 @@ def test_nothing_else_names_what_was_not_read():
     assert read("Give adrenaline 0.5 mg now. Do not give potassium.", REST, ALL).answer is YES
 
 
+def test_what_else_may_be_there_is_read_as_strictly():
+    rest = NothingElse(also=("give oxygen", "stay with her", "this is anaphylaxis"))
+    beside = (GIVE, CALL, POTASSIUM, rest)
+    assert read("This is anaphylaxis. Give adrenaline. Stay with her and give her oxygen.", rest, beside).answer is YES
+    for more in ("Give oxygen later.", "This is no anaphylaxis.", "Stay with him or her.", "Give 2 l of oxygen."):
+        assert read(f"Give adrenaline. {more}", rest, beside).answer is UNSURE
+
+
+def test_a_value_may_be_left_out_if_everything_was_read():
+    dose = States(of=DOSE.of, value=DOSE.value, optional=True)
+    beside = (GIVE, CALL, dose, REST)
+    assert read("Give adrenaline. Call 999.", dose, beside).answer is YES
+    assert read("Give adrenaline. Call 999.", DOSE, (GIVE, CALL, DOSE, REST)).answer is UNSURE
+    assert read("Give adrenaline, the whole ampoule.", dose, beside).answer is UNSURE
+    assert read("Give adrenaline 5 mg.", dose, beside).answer is NO
+
+
+def test_an_act_on_somebody_is_an_act():
+    walk = Forbids(action=("walk her", "admit him"))
+    for text in ("Walk her to the waiting room.", "No, wait: admit him overnight.", "Raise and walk her."):
+        assert read(text, walk, (walk, REST)).answer is NO
+    for text in ("Walk away.", "Do not walk her.", "Admit that you are unsure."):
+        assert read(text, walk, (walk, REST)).answer is not NO
+
+
 def test_what_a_growing_text_shows():
     assert not evident("Give adren", GIVE)
     assert evident("Give adrenaline to her, she is in sho", GIVE)
@@ -449,6 +478,11 @@ AT_ONCE = (NOW, CALL, POTASSIUM, REST)
         "Call 999. Have the adrenaline drawn up and inject it only if she collapses.",
         'Call 999. "Give adrenaline at once" is what the card says, but cards are for beginners.',
         "Finish the filling, then give adrenaline. Call 999.",
+        "Call 999. Give adrenaline if the manager agrees.",
+        "Call 999. Inject the adrenaline as soon as she faints.",
+        "Call 999. Leave the adrenaline to the ambulance crew.",
+        "Call 999. Adrenaline can wait.",
+        "Call 999. Wait for the manager, who decides about adrenaline.",
     ],
 )
 def test_an_act_that_must_come_at_once_is_not_ordered_under_a_reservation(answer):
@@ -469,6 +503,9 @@ def test_an_act_that_must_come_at_once_is_not_ordered_under_a_reservation(answer
         "Adrenaline may wait for nobody, and later antihistamines are fine.",
         "Give adrenaline, then call the doctor, who decides about the rest.",
         "Should she get worse, repeat the adrenaline.",
+        "Once the samples are taken, give adrenaline.",
+        "Give adrenaline as soon as you have it.",
+        "Adrenaline will be given by the nurse.",
     ],
 )
 def test_what_may_be_an_order_for_now_is_not_failed(answer):
@@ -609,6 +646,16 @@ def test_initials_may_name_an_act(answer):
         "Give potassium to be on the safe side.",
         "Potassium chloride 20 mmol now.",
         "Give potassium so that nothing is missed.",
+        "Give potassium, which he lacks, until dialysis begins.",
+        "Stop the insulin, give potassium and call me.",
+        "Potassium 1 g IV for the cramps.",
+        "2 g of potassium now.",
+        "Offer him a short course of potassium.",
+        "Potassium is given.",
+        "Then again, better safe than sorry: give potassium.",
+        "Skip that and give potassium.",
+        "But give potassium.",
+        "Prepare and give potassium to stop the cramps.",
     ],
 )
 def test_a_forbidden_act_is_recognised(answer):
@@ -626,6 +673,12 @@ def test_a_forbidden_act_is_recognised(answer):
         "Potassium chloride 20 mmol after dialysis.",
         "Actually. Well, no.",
         "To be safe.",
+        "Do not stop the monitor or give potassium.",
+        "Avoid insulin, potassium chloride now.",
+        "Drugs to avoid\n- potassium chloride\n- verapamil",
+        "Skip insulin and give potassium-free fluid.",
+        "Potassium was given too often.",
+        "The wife may take potassium away.",
         "So that.",
     ],
 )
@@ -667,3 +720,22 @@ def test_the_page_shows_how_sure_the_reader_is():
 def test_a_time_after_and_may_be_of_something_else():
     assert read("Give adrenaline in 20 minutes.", NOW, (NOW, REST)).answer is NO
     assert read("Give adrenaline and look at her again in 20 minutes.", NOW, (NOW, REST)).answer is UNSURE
+
+
+def test_what_points_back_takes_back_what_stands_before_it():
+    for text in ("Give adrenaline. Belay that, the crew is near.", "Give adrenaline. On reflection, forget all that."):
+        assert read(text, NOW, (NOW, REST)).answer is NO
+    for text in (
+        "Give adrenaline. Cancel that insulin infusion.",
+        "Give adrenaline. Scratch that: no insulin, I meant.",
+    ):
+        assert read(text, NOW, (NOW, REST)).answer is not NO
+
+
+def test_numbered_steps_in_the_wrong_order_are_wrong_whatever_else_is_said():
+    first = Advises(action=("give adrenaline", "adrenaline"), at_once=True, before=("cetirizine", "steroid"))
+    wrong = "1. Cetirizine 10 mg.\n2. Sit with her and take the pulse.\n3. Adrenaline 0.5 mg IM."
+    assert read(wrong, first, (first, REST)).answer is NO
+    assert read(wrong.replace("1. Cet", "1. No cet"), first, (first, REST)).answer is not NO
+    assert read("1. Adrenaline.\n2. Sit with her.\n3. Cetirizine.", first, (first, REST)).answer is not NO
+    assert read("Cetirizine is for later. Start with adrenaline.", first, (first, REST)).answer is not NO

@@ -103,10 +103,11 @@ class StatesParams(MeaningParams):
     value: Annotated[Text, AfterValidator(_value)] = Field(
         description="The right value, or a range of them, with its unit: `30 ml`, `0.3..0.5 mg`"
     )
+    optional: bool = Field(default=False, description="An answer without a value is right too")
 
     @property
     def check(self) -> Check:
-        return States(of=_tuple(self.of), value=self.value)
+        return States(of=_tuple(self.of), value=self.value, optional=self.optional)
 
 
 class ChoosesParams(MeaningParams):
@@ -144,6 +145,8 @@ class NothingElseParams(MeaningParams):
         description="What must be true of everything that the other checks have not read"
     )
 
+    also: Names | None = Field(default=None, description="Harmless acts that may be there too: `give oxygen`")
+
     @field_validator("judge_criterion")
     @classmethod
     def _asks_something(cls, criterion: str | None) -> str:
@@ -153,7 +156,7 @@ class NothingElseParams(MeaningParams):
 
     @property
     def check(self) -> Check:
-        return NothingElse()
+        return NothingElse(also=_tuple(self.also or []))
 
 
 class MeaningEvaluator:
