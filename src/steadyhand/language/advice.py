@@ -63,9 +63,9 @@ def advised(
         return None
     listed = any(other.folded[0] in _OTHER_ORDERS for other in before)  # "avoid aspirin, heparin"
     for phrase in act:
-        verbs = phrase.verbs | _HANDING if not _HANDING.isdisjoint(phrase.verbs) else phrase.verbs
-        if (verbs if not phrase.objects else forms(phrase.objects[0])).isdisjoint(words):
+        if (forms(phrase.objects[0]) if phrase.objects else phrase.verbs).isdisjoint(words):
             continue
+        verbs = phrase.verbs | _HANDING if phrase.verb in _HANDING else phrase.verbs
         if not listed and _is_telegraphic(words, phrase):
             return phrase
         for at in _verb_places(words, phrase.verb):

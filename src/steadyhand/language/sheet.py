@@ -154,13 +154,14 @@ class Sheet:
         act = act_of(check.action)
         if self._struck or is_json(self._text):
             return None
+        touched = touches(self._all_words, act)
         for sentence in self._sentences:
             for at, clause in enumerate(sentence.clauses):
                 following = _following(sentence.clauses[at + 1 : at + 2])
                 phrase = advised(clause, sentence.clauses[:at], following, act)
                 if phrase is not None and self._is_in_plan(sentence, at) and "|" not in clause.closing:
                     return sentence, clause, phrase
-            if self._is_ordered(sentence, act) and self._is_in_plan(sentence, 0):
+            if touched and self._is_ordered(sentence, act) and self._is_in_plan(sentence, 0):
                 return sentence, sentence.clauses[0], act[0]
         return None
 

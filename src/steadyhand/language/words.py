@@ -114,7 +114,9 @@ _KIN: tuple[frozenset[str], ...] = tuple(
 
 def is_same(word: str, wanted: str) -> bool:
     """Whether both are forms of one word, one shortens the other, or they are of the same kind."""
-    if word == wanted or word in forms(wanted) or any(wanted in group and word in group for group in _kin()):
+    kinds = _kin()
+    alike = wanted in kinds and not kinds[wanted].isdisjoint(kinds.get(word, ()))
+    if word == wanted or alike or word in forms(wanted):
         return True
     if word.isdigit() or wanted.isdigit() or min(len(word), len(wanted)) < 3:
         return False
@@ -136,8 +138,13 @@ def is_kin(word: str, wanted: str) -> bool:
 
 
 @functools.cache
-def _kin() -> tuple[frozenset[str], ...]:
-    return tuple(frozenset(form for word in group for form in forms(word)) for group in _KIN)
+def _kin() -> dict[str, frozenset[int]]:
+    """The groups that each word belongs to, by number."""
+    found: dict[str, set[int]] = {}
+    for number, group in enumerate(_KIN):
+        for form in {form for word in group for form in forms(word)}:
+            found.setdefault(form, set()).add(number)
+    return {form: frozenset(numbers) for form, numbers in found.items()}
 
 
 def _within(one: str, other: str, most: int) -> bool:
