@@ -10,7 +10,7 @@ from functools import lru_cache
 from itertools import accumulate, chain, pairwise, repeat
 from typing import Annotated, NamedTuple
 
-from steadyhand.judging.statistics import Percentile, normal_cdf, normal_quantile, percentile
+from steadyhand.judging.statistics import Percentile, has_nan, normal_cdf, normal_quantile, percentile
 from steadyhand.records.base import Record, doc
 
 _LISTED = 10_000
@@ -71,7 +71,7 @@ class PairedTimes:
     """
 
     def __init__(self, a: Sequence[float], b: Sequence[float]) -> None:
-        if any(any(map(math.isnan, side)) for side in (a, b)):
+        if has_nan(a) or has_nan(b):
             raise ValueError("a comparison of times that are not numbers")
         self.a: Sequence[float] = a
         self.b: Sequence[float] = b
@@ -203,7 +203,8 @@ def _shift(x: _Times, y: _Times, confidence: float) -> _Shift:
         x, y = _thinned(x), _thinned(y)
         share = len(x) * len(y) / pairs
         ranks = [max(1, round(each * share)) for each in ((pairs + 1) // 2, *bounds)]
-        median, *found = (_search_difference(x, y, each) for each in ranks)
+        thin = sorted(late - early for late in y[:: len(y) // 100 + 1] for early in x[:: len(x) // 100 + 1])
+        median, *found = (_search_difference(x, y, each, thin) for each in ranks)
     else:
         every = sorted(late - early for late in y for early in x)
         median = (every[(pairs - 1) // 2] + every[pairs // 2]) / 2
@@ -229,11 +230,11 @@ def _bound_rank(n: int, m: int, alpha: float) -> int:
     return rank
 
 
-def _search_difference(x: Sequence[float], y: Sequence[float], rank: int) -> float:
+def _search_difference(x: Sequence[float], y: Sequence[float], rank: int, thin: Sequence[float]) -> float:
     """The difference of that rank among all `y - x` of two sorted samples, without listing them.
 
     Bisection and interpolation on how many differences are at most a guess, to a hundred thousandth of the pairs, from
-    a bracket that a hundred quantiles of each sample give.
+    a bracket that `thin` gives: the differences of a hundred quantiles of each sample, in order.
     """
     pairs = len(x) * len(y)
     early, late = Counter(x), Counter(y)
@@ -254,7 +255,6 @@ def _search_difference(x: Sequence[float], y: Sequence[float], rank: int) -> flo
         return count - rank
 
     ends = [(y[0] - x[-1], -rank), (y[-1] - x[0], pairs - rank)]
-    thin = sorted(late - early for late in y[:: len(y) // 100 + 1] for early in x[:: len(x) // 100 + 1])
     for side in (-0.01, 0.01):
         guess = thin[min(max(round((rank / pairs + side) * len(thin)), 0), len(thin) - 1)]
         ends.append((guess, surplus(guess)))

@@ -197,7 +197,7 @@ def percentile(values: Iterable[float], q: float, confidence: float = 0.95) -> P
     value may be infinite: a trial that never became safe.
     """
     ordered = sorted(values)
-    if any(map(math.isnan, ordered)):
+    if has_nan(ordered):
         raise ValueError("a percentile of values that are not numbers")
     n, needed = len(ordered), values_for_percentile(q, confidence)
     if n < needed:
@@ -213,6 +213,11 @@ def percentile(values: Iterable[float], q: float, confidence: float = 0.95) -> P
         high=ordered[high - 1],
         coverage=coverage,
     )
+
+
+def has_nan(values: Sequence[float]) -> bool:
+    """Whether one of them is not a number. Their sum, which takes a tenth of the time, says if that has to be asked."""
+    return math.isnan(sum(values)) and any(map(math.isnan, values))
 
 
 def quantile(ordered: Sequence[float], q: float) -> float:
@@ -287,7 +292,7 @@ def suite_percentile(groups: Iterable[Iterable[float]], q: float, confidence: fl
     """
     scenarios = [sorted(group) for group in groups]
     scenarios = [group for group in scenarios if group]
-    if any(any(map(math.isnan, group)) for group in scenarios):
+    if any(map(has_nan, scenarios)):
         raise ValueError("a percentile of values that are not numbers")
     n, needed = len(scenarios), scenarios_for_percentile(q, confidence)
     if n < needed:

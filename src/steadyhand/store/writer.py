@@ -6,7 +6,7 @@ import queue
 import sqlite3
 import threading
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -44,6 +44,7 @@ _PLACES = "(?, ?, ?, ?, ?, ?, ?, ?)"
 _REPLACED = f"SELECT {COLUMNS} FROM trial WHERE position=? AND scenario_id=? AND idx=? AND verdict=?"  # noqa: S608
 _VERDICTS = tuple(Verdict)
 _CODES: dict[str, int] = {verdict: code for code, verdict in enumerate(_VERDICTS, start=1)}
+_VERDICTS_AT_ONCE = 1_000
 _GATHER_S = 0.05
 _ROWS_AT_ONCE = 64
 """Statements with up to this many rows are compiled once and cached by the connection."""
@@ -434,8 +435,22 @@ class Positions:
         last = connection.execute("SELECT coalesce(max(position), 0) FROM trial").fetchone()[0]
         self._verdicts: bytearray = bytearray(last + 1)  # 0 for none, else its place in `_VERDICTS`, from 1
         self._next = last + 1
-        for position, verdict in connection.execute("SELECT position, verdict FROM trial"):
-            self._verdicts[position] = _CODES.get(verdict) or _CODES[Verdict(verdict)]
+        rows = connection.execute("SELECT position, verdict FROM trial ORDER BY position")
+        while found := rows.fetchmany(_VERDICTS_AT_ONCE):
+            self._note_all(*zip(*found, strict=True))
+
+    def _note_all(self, positions: Sequence[int], verdicts: Sequence[str]) -> None:
+        """Those of ascending positions; together where none is missing between them, as in most of a long run."""
+        try:
+            codes = bytes(map(_CODES.__getitem__, verdicts))
+        except KeyError as error:
+            raise ValueError(f"{error} is not a verdict") from error
+        first, last = positions[0], positions[-1]
+        if last - first == len(positions) - 1:
+            self._verdicts[first : last + 1] = codes
+        else:
+            for position, code in zip(positions, codes, strict=True):
+                self._verdicts[position] = code
 
     def _note_each(self, connection: sqlite3.Connection, scenario_id: str) -> None:
         rows = connection.execute("SELECT idx, position FROM plan WHERE scenario_id=?", (scenario_id,))
