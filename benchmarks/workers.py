@@ -62,7 +62,7 @@ WORK = {
         trials=4_000, scenario=_checked(_PATTERNS), replies=f'rules:\n  - reply: "{_LONG}"\n'
     ),
     "conversations with mocks": Work(
-        trials=600,
+        trials=1_500,
         scenario=_HEAD.format(
             agent="runtime",
             setup="setup:\n  mocks: [{service: station, method: read, response: {pressure: 140}}]\n",

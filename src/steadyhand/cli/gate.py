@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 
 from steadyhand.cli import options as shared
 from steadyhand.cli.github import append_summary
@@ -15,8 +17,8 @@ from steadyhand.cli.run import tell_flaws
 from steadyhand.cli.terminal import command_ci, page, show, write_result
 from steadyhand.compose.comparison import open_source
 from steadyhand.compose.settings import Settings
-from steadyhand.judging.gate import ABSOLUTE, GateResult, Rule, hold_against
-from steadyhand.reading.run import sound
+from steadyhand.judging.gate import ABSOLUTE, DoubtFound, GateResult, Rule, hold_against
+from steadyhand.reading.run import Reading, sound
 from steadyhand.records.config import RunOptions
 from steadyhand.report.gate import github_annotations, render_gate
 from steadyhand.report.markdown import gate_markdown
@@ -75,12 +77,22 @@ def gate(
         now=datetime.now(UTC),
         max_age=timedelta(days=max_age),
     )
-    _tell_github(result)
-    write_result(result, lambda: gate_markdown(result), **files)
     if "-" not in files.values():
         show(render_gate(result, page()))
-    tell_flaws(before.reading, after.reading)
-    return sound(result.exit_code, before.reading, after.reading)
+    readings = [each.reading for each in (before, after) if each.reading is not None]
+    tell_flaws(*readings)
+    proved = _proved(result, readings)
+    _tell_github(proved)
+    write_result(proved, lambda: gate_markdown(proved), **files)
+    return proved.exit_code
+
+
+def _proved(result: GateResult, readings: Sequence[Reading]) -> GateResult:
+    """The result once the records were read. A terminal shows it before that; files and GitHub do not."""
+    flawed = tuple(reading.header.id for reading in readings if reading.flaw is not None)
+    doubts = (DoubtFound(kind="not_whole", units=flawed),) if flawed else ()
+    code = sound(result.exit_code, *readings)
+    return msgspec.structs.replace(result, exit_code=code, doubts=(*result.doubts, *doubts))
 
 
 def _tell_github(result: GateResult) -> None:

@@ -42,7 +42,13 @@ class Rule(enum.StrEnum):
 
 ABSOLUTE = tuple(rule for rule in Rule if rule is not Rule.DROP)
 Doubt = Literal[
-    "nothing_to_compare", "too_few_trials", "no_decided_trial", "unfinished", "stopped_early", "undecided_trials"
+    "nothing_to_compare",
+    "too_few_trials",
+    "no_decided_trial",
+    "unfinished",
+    "stopped_early",
+    "undecided_trials",
+    "not_whole",
 ]
 
 
@@ -92,7 +98,7 @@ class DoubtFound(Record):
     """Why the gate cannot say that nothing got worse."""
 
     kind: Annotated[Doubt, doc("Why it cannot be said that nothing got worse")]
-    units: Annotated[tuple[str, ...], doc("The scenarios concerned")] = ()
+    units: Annotated[tuple[str, ...], doc("The scenarios concerned; the runs, for `not_whole`")] = ()
 
 
 class GateResult(Record):
@@ -308,7 +314,8 @@ def _adjusted(pairs: Sequence[Pair], p: float, alpha: float) -> float:
 def _is_decidable(pairs: Sequence[Pair], alpha: float) -> bool:
     """Whether B with no trial passed would be a drop: that gives the smallest p-values there can be."""
     worst = [msgspec.structs.replace(pair, b_passed=0) for pair in pairs]
-    if 2 * len(worst) * min(map(fisher_drop_p, worst), default=1.0) <= alpha:
+    if worst and 2 * len(worst) * min(map(fisher_drop_p, worst)) <= alpha:
+        return True  # even by Bonferroni, which takes no time
         return True  # even by Bonferroni, which takes no time
     smallest = min([permutation_test(worst).drop, *step_down_min_p(worst)])
     return 2 * smallest <= alpha or _adjusted(worst, smallest, alpha) <= alpha

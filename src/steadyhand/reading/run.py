@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -28,13 +29,15 @@ from steadyhand.judging.rates import (
 )
 from steadyhand.reading.samples import TrialSamples
 from steadyhand.reading.totals import Totals, TotalsFold, TrialTimes
-from steadyhand.records.evaluation import WORST_FIRST, Verdict
+from steadyhand.records.evaluation import WORST_FIRST, Outcome, Verdict
 from steadyhand.records.run import RunHeader, RunMatrix, Target, TrialKey, TrialRecord
 from steadyhand.store.reader import RunReader, TrialSums
 
 LONG = 20_000
 """The number of planned trials from which on a record keeps what its trials add up to."""
 T = TypeVar("T")
+_DECIDED = (Verdict.PASSED, Verdict.FAILED)
+_ANSWERED = (*_DECIDED, Verdict.INCONCLUSIVE)
 
 
 class Gathering(Protocol):
@@ -77,14 +80,32 @@ def _was_kept(kind: Any, value: Any) -> Any:
     raise NotImplementedError(kind)
 
 
-def _decided_in(samples: Iterable[Sample]) -> dict[tuple[str, Verdict], TrialSums]:
-    found: dict[tuple[str, Verdict], TrialSums] = {}
+def _fit(samples: Iterable[Sample], sums: Mapping[tuple[str, Verdict], TrialSums]) -> bool:
+    """Whether samples have as many trials that passed and failed as the rows, with the same numbers, and times."""
+    decided: dict[tuple[str, Verdict], tuple[int, int]] = {}
+    times: dict[str, tuple[int, int, float]] = {}
     for sample in samples:
-        for verdict, trials in ((Verdict.PASSED, sample.passed), (Verdict.FAILED, sample.failed)):
-            if trials:
-                key = sample.recorded_id, verdict
-                found[key] = found.get(key, TrialSums()).plus(trials)
-    return found
+        of = sample.recorded_id
+        for verdict, numbers in zip(_DECIDED, (sample.passed, sample.failed), strict=True):
+            trials, total = decided.get((of, verdict), (0, 0))
+            decided[of, verdict] = trials + len(numbers), total + sum(numbers)
+        timed, left_out, latency_ms = times.get(of, (0, 0, 0.0))
+        left = sample.latencies_left_out
+        times[of] = timed + len(sample.latencies) + left, left_out + left, latency_ms + sum(sample.latencies)
+    if any(decided.get(key, (0, 0)) != found[:2] for key, found in sums.items() if key[1] in _DECIDED):
+        return False
+    if any(trials and key not in sums for key, (trials, _) in decided.items()):
+        return False
+    for of, (timed, left_out, latency_ms) in times.items():
+        answered = [found for verdict in _ANSWERED if (found := sums.get((of, verdict)))]
+        total = math.fsum(found.latency_ms for found in answered)
+        if math.isnan(latency_ms):  # such a latency is in no row
+            continue
+        if timed != sum(found.timed for found in answered):
+            return False
+        if not left_out and not math.isclose(latency_ms, total, rel_tol=1e-9):
+            return False
+    return True
 
 
 def sound(code: ExitCode, *readings: Reading | None) -> ExitCode:
@@ -263,8 +284,14 @@ class Reading:
         return self._rates_of_trials() if self._kept_rates is None else self._kept_rates
 
     @cached_property
-    def _sums(self) -> Mapping[tuple[str, Verdict], TrialSums]:
+    def _sums(self) -> Mapping[tuple[str, Verdict, Outcome | None], TrialSums]:
         return self.reader.sums_per_scenario()
+
+    def _trials_by_verdict(self) -> dict[tuple[str, Verdict], TrialSums]:
+        found: dict[tuple[str, Verdict], TrialSums] = {}
+        for (scenario_id, verdict, _), sums in self._sums.items():
+            found[scenario_id, verdict] = found.get((scenario_id, verdict), TrialSums()).plus(sums)
+        return found
 
     def _rates_of_trials(self) -> list[ScenarioRate]:
         reader, header = self.reader, self.header
@@ -272,7 +299,7 @@ class Reading:
         if header.until is not None:
             until = until_decided(header, self.planned, reader.verdicts_per_scenario())
         rates = scenario_rates(
-            {key: found.trials for key, found in self._sums.items()},
+            {key: found.trials for key, found in self._trials_by_verdict().items()},
             planned=self.planned,
             until=until,
             required=header.pass_rates,
@@ -334,21 +361,24 @@ class Reading:
         """Why nobody should rely on the record; None if it is whole. Reads every trial back, unless that was done."""
         found = self.reader.flaw()
         if found is None and self._from_summary and not self._summary_fits():
-            return "its summary does not fit its trials"
+            return "its summary does not fit its trials; `steadyhand resume` makes a new one"
         return found
 
     def _summary_fits(self) -> bool:
         """Whether what was kept of the trials agrees with what their rows say."""
         by_rows = self._rates_of_trials()
-        counts = tally_trials(by_rows).by_verdict
-        decided = {key: found for key, found in self._sums.items() if key[1] in (Verdict.PASSED, Verdict.FAILED)}
+        counts, sums = tally_trials(by_rows).by_verdict, self._trials_by_verdict()
+        outcomes: Counter[Outcome] = Counter()
+        for (_, _, outcome), found in self._sums.items():
+            if outcome is not None:
+                outcomes[outcome] += found.trials
         rates, known = self._kept_rates, self._kept(_name((TotalsFold,)), Totals)
         figures, samples = self._kept("figures", RunFigures), self._kept("samples", tuple[Sample, ...])
         return (
             (rates is None or rates == by_rows)
-            and (known is None or {verdict: known.counts[verdict] for verdict in Verdict} == counts)
+            and (known is None or (Counter(known.counts) == Counter(counts) and known.outcomes == outcomes))
             and (figures is None or [each.trials for each in figures.scenarios] == [tally_trials([r]) for r in by_rows])
-            and (samples is None or _decided_in(samples) == decided)
+            and (samples is None or _fit(samples, sums))
         )
 
     @cached_property

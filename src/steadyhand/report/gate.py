@@ -28,6 +28,7 @@ _DOUBTS: dict[Doubt, str] = {
     "no_decided_trial": "No trial was decided in",
     "unfinished": "The run is not finished; `steadyhand resume` finishes it.",
     "stopped_early": "Trials ended when their pass rate was decided, which biases the test. Gate runs without --until.",
+    "not_whole": "Not a whole record: that of run",
     "undecided_trials": "If the undecided trials count as not passed, the pass rate dropped",
 }
 _CONCLUSIONS = {

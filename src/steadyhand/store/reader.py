@@ -18,7 +18,7 @@ from steadyhand.records.evaluation import Outcome, Verdict
 from steadyhand.records.location import Place
 from steadyhand.records.run import Judged, RunHeader, TrialKey, TrialRecord
 from steadyhand.store import schema
-from steadyhand.store.kept import read_kept, write_kept
+from steadyhand.store.kept import kept_flaw, read_kept, write_kept
 from steadyhand.store.schema import (
     SUFFIX,
     PlanEntry,
@@ -52,16 +52,24 @@ class TrialRow(Record):
 
 
 class TrialSums(NamedTuple):
-    """How many trials, and the sum of their numbers."""
+    """How many trials, and the sum of their numbers; how many of them have a latency, and the sum of these."""
 
     trials: int = 0
     numbers: int = 0
+    timed: int = 0
+    latency_ms: float = 0.0
 
-    def plus(self, numbers: Sequence[int]) -> TrialSums:
-        return TrialSums(self.trials + len(numbers), self.numbers + sum(numbers))
+    def plus(self, other: TrialSums) -> TrialSums:
+        numbers, timed, latency_ms = self.numbers + other.numbers, self.timed + other.timed, self.latency_ms
+        return TrialSums(self.trials + other.trials, numbers, timed, latency_ms + other.latency_ms)
 
 
 _DECIDED = ", ".join(f"'{verdict}'" for verdict in Verdict if not still_to_do(verdict))
+# An index is not covered by the seal.
+_SUMS = """
+SELECT scenario_id, verdict, outcome, count(*), sum(idx), count(latency_ms), total(latency_ms) FROM trial NOT INDEXED
+GROUP BY scenario_id, verdict, outcome
+"""
 _TO_DO = f"""
 SELECT scenario_id, idx FROM plan WHERE NOT EXISTS (
   SELECT 1 FROM trial WHERE trial.position = plan.position AND trial.scenario_id = plan.scenario_id
@@ -122,7 +130,7 @@ class RunReader:
             return f"{unreadable} of its trials cannot be read"
         with reading(self.path) as connection:
             planned = connection.execute("SELECT count(*) FROM plan").fetchone()[0]
-            found = connection.execute("SELECT count(*) FROM trial").fetchone()[0]
+            found = connection.execute("SELECT count(*) FROM trial NOT INDEXED").fetchone()[0]
             sealed = read_seal(connection)
         finished = self.status == "finished"
         expected = max(self.header.recorded or 0, sealed.trials if sealed else 0)
@@ -133,7 +141,9 @@ class RunReader:
             return missing if finished else f"{missing}; the run is not finished"
         if sealed is not None and not self.as_sealed():
             return "it is not as it was written: checksum mismatch"
-        return None if finished else "the run is not finished"
+        with reading(self.path) as connection:
+            found_in_summary = kept_flaw(connection)
+        return found_in_summary or (None if finished else "the run is not finished")
 
     def as_sealed(self) -> bool:
         """Whether the record is as it was written, byte for byte. Reads all of it, the first time."""
@@ -275,22 +285,23 @@ class RunReader:
     def found_per_scenario(self) -> dict[str, int]:
         """The number of trials that are there of each scenario."""
         with reading(self.path) as connection:
-            return dict(connection.execute("SELECT scenario_id, count(*) FROM trial GROUP BY scenario_id").fetchall())
+            query = "SELECT scenario_id, count(*) FROM trial NOT INDEXED GROUP BY scenario_id"
+            return dict(connection.execute(query).fetchall())
 
-    def sums_per_scenario(self) -> dict[tuple[str, Verdict], TrialSums]:
-        """The trials by scenario and verdict, without zeros."""
-        query = "SELECT scenario_id, verdict, count(*), sum(idx) FROM trial GROUP BY scenario_id, verdict"
+    def sums_per_scenario(self) -> dict[tuple[str, Verdict, Outcome | None], TrialSums]:
+        """The trials by scenario, verdict and outcome, without zeros."""
         with reading(self.path) as connection:
-            rows = connection.execute(query)
-            found: dict[tuple[str, Verdict], TrialSums] = {
-                (scenario, Verdict(verdict)): TrialSums(count, total) for scenario, verdict, count, total in rows
+            found: dict[tuple[str, Verdict, Outcome | None], TrialSums] = {
+                (scenario, Verdict(verdict), Outcome(outcome) if outcome else None): TrialSums._make(sums)
+                for scenario, verdict, outcome, *sums in connection.execute(_SUMS)
             }
         if not self.unreadable():
             return found
         found = {}
         for row in self.rows():
-            key = row.key.scenario_id, row.verdict
-            found[key] = found.get(key, TrialSums()).plus([row.key.index])
+            key = row.key.scenario_id, row.verdict, row.outcome
+            times = [] if row.latency_ms is None else [row.latency_ms]
+            found[key] = found.get(key, TrialSums()).plus(TrialSums(1, row.key.index, len(times), sum(times)))
         return found
 
     def verdicts_per_scenario(self) -> dict[str, dict[int, Verdict]]:

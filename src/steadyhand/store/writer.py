@@ -18,6 +18,7 @@ from steadyhand.records.evaluation import Verdict
 from steadyhand.records.run import RunHeader, TrialKey, TrialRecord, error_in_place_of
 from steadyhand.redaction import Redactor
 from steadyhand.store import schema
+from steadyhand.store.kept import forget_kept
 from steadyhand.store.reader import RunReader
 from steadyhand.store.schema import (
     SUFFIX,
@@ -399,6 +400,7 @@ def _give_up_unreadable(connection: sqlite3.Connection, path: Path, proved: Seal
             "UPDATE trial SET verdict='error', outcome=NULL WHERE scenario_id=? AND idx=?", (key.scenario_id, key.index)
         )
     connection.execute("UPDATE run SET status='running'")
+    forget_kept(connection)
     run = SealedRun.read(connection).checksum
     put_seal(connection, sealed._replace(run=run) if whole and sealed is not None else seal_of(connection))
     connection.execute("COMMIT")

@@ -106,13 +106,34 @@ def test_it_is_forgotten_when_the_run_goes_on(tmp_path):
     assert "4 trials: 1 passed, 2 failed, 1 inconclusive" in "".join(after)
 
 
-@pytest.mark.parametrize("statement", ["UPDATE kept SET body = zeroblob(50)", "UPDATE kept SET body = x''"])
-def test_a_damaged_summary_is_as_if_it_were_not_there(tmp_path, statement):
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE kept SET body = zeroblob(50)",
+        "UPDATE kept SET body = x''",
+        "UPDATE kept SET body = 7 WHERE name = 'samples'",
+        "UPDATE kept SET body = substr(body, 1, 30) || x'00' || substr(body, 32) WHERE name = 'figures'",
+        "UPDATE kept SET trials = trials - 1",
+        "UPDATE kept SET checksum = checksum + 1",
+        "UPDATE kept SET run = run + 1 WHERE name = 'rates'",
+        "UPDATE kept SET name = 'more' WHERE name = 'TotalsFold[]'",
+    ],
+)
+def test_nothing_is_read_from_a_damaged_summary_and_nothing_passes(tmp_path, statement):
     path = record(tmp_path, PASSED)
     before = shown(path)
     keep(path)
     execute(path, statement)
     assert shown(path) == before
+    assert_damaged_summary(path)
+
+
+def assert_damaged_summary(path):
+    """It is found, and a writer that continues the run removes it."""
+    reading = Reading.open(path)
+    assert reading.flaw.startswith("its summary is damaged or of other trials; ")
+    assert reading.exit_code is ExitCode.UNDECIDED
+    RunWriter.open(path).close(header=reading.header)
     assert Reading.open(path).exit_code is ExitCode.PASSED
 
 
@@ -134,7 +155,7 @@ def put_in_from(path, other):
     connection.close()
 
 
-def test_the_summary_of_another_run_is_as_if_it_were_not_there(tmp_path):
+def test_nothing_is_read_from_the_summary_of_another_run_and_nothing_passes(tmp_path):
     path = record(tmp_path, PASSED)
     header = msgspec.structs.replace(HEADER, id="another", planned=LONG, until="decided", pass_rate=0.1)
     writer = RunWriter.create(tmp_path, header, [PlanEntry(key=trial.key) for trial in TRIALS])
@@ -147,7 +168,7 @@ def test_the_summary_of_another_run_is_as_if_it_were_not_there(tmp_path):
     put_in_from(path, writer.path)
     assert set(kept_in(path).values()) == {None}
     assert shown(path) == before
-    assert Reading.open(path).exit_code is ExitCode.PASSED
+    assert_damaged_summary(path)
 
 
 def test_a_part_of_the_summary_under_another_name_is_as_if_it_were_not_there(tmp_path):
@@ -169,5 +190,5 @@ def test_a_summary_that_disagrees_with_its_trials_is_found(tmp_path, name):
     reading = Reading.open(failed)
     list(render_run(reading, Page()))
     assert reading.samples
-    assert reading.flaw == "its summary does not fit its trials"
+    assert reading.flaw.startswith("its summary does not fit its trials; ")
     assert reading.exit_code is not ExitCode.PASSED

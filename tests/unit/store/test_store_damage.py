@@ -178,9 +178,8 @@ def test_one_trial_that_cannot_be_read_hides_no_other_and_is_an_error_to_be_done
     assert "a trial of the run record is damaged" in trials[6].judged.reason
     assert reader.trial(bad) == trials[6]
     assert [row.verdict for row in reader.rows()].count(Verdict.ERROR) == 1
-    assert (
-        sum(found.trials for (_, verdict), found in reader.sums_per_scenario().items() if verdict is Verdict.ERROR) == 1
-    )
+    sums = reader.sums_per_scenario().items()
+    assert sum(found.trials for (_, verdict, _), found in sums if verdict is Verdict.ERROR) == 1
 
     writer = RunWriter.open(record)
     assert writer.verdict(bad) is Verdict.ERROR
