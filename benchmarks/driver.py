@@ -146,8 +146,8 @@ class _Desk:
     def reports(self, orders: Orders) -> list[Report]:
         self._orders.update({order.number: order for order in orders.trials})
         asks = [LeaveRequest(number=order.number, model="openai/bench", amount=300.0) for order in orders.trials]
-        ends = [CallEnd(number=number, answered=True, used=30) for number, _ in orders.granted]
-        done = [self._done(number, self._orders.pop(number)) for number, _ in orders.granted]
+        ends = [CallEnd(number=number, answered=True, used=30) for number, *_ in orders.granted]
+        done = [self._done(number, self._orders.pop(number)) for number, *_ in orders.granted]
         parts = range(0, max(len(asks), len(done)), _AT_ONCE)
         return [
             Report(asks=asks[at : at + _AT_ONCE], ends=ends[at : at + _AT_ONCE], finished=done[at : at + _AT_ONCE])
