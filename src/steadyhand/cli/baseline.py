@@ -8,7 +8,7 @@ import click
 
 from steadyhand.cli import options as shared
 from steadyhand.cli.run import tell_flaws
-from steadyhand.cli.terminal import STDOUT, Unwritten, say, write_report
+from steadyhand.cli.terminal import STDOUT, Unwritten, say, watch_reading, write_report
 from steadyhand.compose.comparison import open_source
 from steadyhand.compose.settings import Settings
 from steadyhand.errors import ExitCode, SetupError
@@ -36,7 +36,7 @@ def baseline(ctx: click.Context, run: str, *, file: Path, out: Path | None, conf
     id, a unique prefix of one, `last`, or the path of a run record or JSON report; RUN@TARGET selects one model or
     agent. Exit codes: 0 written; 3 the record is not whole, or the file could not be written.
     """
-    source = open_source(Settings(RunOptions(config=config, out=out)).out, run)
+    source = open_source(Settings(RunOptions(config=config, out=out)).out, run, watch_reading)
     side = source.side
     tell_flaws(source.reading)
     _refuse_unusable(side)

@@ -9,7 +9,7 @@ import click
 
 from steadyhand.cli import options as shared
 from steadyhand.cli.run import tell_flaws
-from steadyhand.cli.terminal import page, show, write_result
+from steadyhand.cli.terminal import page, show, watch_reading, write_result
 from steadyhand.compose.comparison import compare_sources, open_source
 from steadyhand.compose.settings import Settings
 from steadyhand.errors import ExitCode
@@ -49,7 +49,7 @@ def compare(
     """
     shared.one_to_stdout(**files)
     folder = Settings(RunOptions(config=config, out=out)).out
-    sources = [open_source(folder, name) for name in runs]
+    sources = [open_source(folder, name, watch_reading) for name in runs]
     found = compare_sources(sources, confidence=confidence, pair_changed=pair_changed)
     write_result(found, lambda: comparison_markdown(found), **files)
     if "-" not in files.values():

@@ -9,7 +9,7 @@ import click
 
 from steadyhand.cli import options as shared
 from steadyhand.cli.run import tell_flaws
-from steadyhand.cli.terminal import Unwritten, say
+from steadyhand.cli.terminal import Unwritten, say, watch_reading
 from steadyhand.compose.settings import Settings
 from steadyhand.errors import ExitCode
 from steadyhand.reading.run import Reading, sound
@@ -46,6 +46,7 @@ def export(
     not whole, or a file could not be written.
     """
     reading = Reading.open(find_run(Settings(RunOptions(config=config, out=out)).out, run))
+    watch_reading(reading)
     try:
         if kind == "inspect":
             file = folder / f"{reading.header.id}.eval"

@@ -14,7 +14,7 @@ import msgspec
 from steadyhand.cli import options as shared
 from steadyhand.cli.github import append_summary
 from steadyhand.cli.run import tell_flaws
-from steadyhand.cli.terminal import command_ci, page, show, write_result
+from steadyhand.cli.terminal import command_ci, page, show, watch_reading, write_result
 from steadyhand.compose.comparison import open_source
 from steadyhand.compose.settings import Settings
 from steadyhand.judging.gate import ABSOLUTE, DoubtFound, GateResult, Rule, hold_against
@@ -68,7 +68,7 @@ def gate(
     """
     shared.one_to_stdout(**files)
     folder = Settings(RunOptions(config=config, out=out)).out
-    before, after = open_source(folder, baseline), open_source(folder, run)
+    before, after = (open_source(folder, name, watch_reading) for name in (baseline, run))
     result = hold_against(
         before.side,
         after.side,

@@ -9,7 +9,7 @@ import click
 
 from steadyhand.cli import options as shared
 from steadyhand.cli.run import tell_flaws
-from steadyhand.cli.terminal import STDOUT, Unwritten, require_own_terminal, say, write_report
+from steadyhand.cli.terminal import STDOUT, Unwritten, require_own_terminal, say, watch_reading, write_report
 from steadyhand.compose.settings import Settings
 from steadyhand.errors import ExitCode, SetupError
 from steadyhand.reading.run import Reading, sound
@@ -54,6 +54,7 @@ def report(
     if html_file == STDOUT:
         require_own_terminal()
     reading = Reading.open(find_run(Settings(RunOptions(config=config, out=out)).out, run))
+    watch_reading(reading)
     unwritten: list[str] = []
     if html_file is not None:
         unwritten += _write(html_file, to_html(reading))

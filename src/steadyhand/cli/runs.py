@@ -11,6 +11,7 @@ import msgspec
 from steadyhand.cli import options as shared
 from steadyhand.cli.terminal import STDOUT, Unwritten, harmless_json, page, say, show, write_report
 from steadyhand.compose.settings import Settings
+from steadyhand.errors import ExitCode
 from steadyhand.reading.run import Reading
 from steadyhand.records.base import counted
 from steadyhand.records.config import RunOptions
@@ -54,8 +55,11 @@ def runs(
     keep: int,
     older_than: int,
     yes: bool,
-) -> None:
+) -> int:
     """List recorded runs, newest first.
+
+    A damaged record is listed with what is wrong with it. Exit codes: 0 listed or removed; 3 a record is damaged, or a
+    run could not be removed.
 
     --prune never removes a run that is being written or cannot be read, that another run was derived from, or that a
     JSON file of the project names, as a baseline does.
@@ -66,14 +70,16 @@ def runs(
     found = list_runs(folder)
     if prune:
         _prune(found, keep=keep, before=datetime.now(UTC) - timedelta(days=older_than), yes=yes)
-        return
+        return ExitCode.PASSED
     saved = {run.id: _saved(run) for run in found}
+    found = [_looked_into(run) for run in found]
     if json_file is not None:
         text = msgspec.json.format(msgspec.json.encode(runs_json(found, saved=saved)), indent=1)
         if unwritten := write_report(json_file, [harmless_json(text), b"\n"]):
             raise Unwritten("; ".join(unwritten))
     if json_file != STDOUT:
         show(render_runs(found, page(), saved=saved))
+    return ExitCode.UNDECIDED if any(run.damaged for run in found) else ExitCode.PASSED
 
 
 def _prune(found: list[RunEntry], *, keep: int, before: datetime, yes: bool) -> None:
@@ -90,6 +96,14 @@ def _prune(found: list[RunEntry], *, keep: int, before: datetime, yes: bool) -> 
     say(f"removed {counted(len(removed), 'run')}")
     if len(removed) < len(old):
         raise Unwritten(f"{counted(len(old) - len(removed), 'run')} could not be removed")
+
+
+def _looked_into(run: RunEntry) -> RunEntry:
+    """With what is wrong with its record, unless the run is still going on."""
+    if run.header is None or run.status == "running":
+        return run
+    problem = Reading.open(run.path).damage(run.counts)
+    return msgspec.structs.replace(run, problem=problem, damaged=problem is not None)
 
 
 def _saved(run: RunEntry) -> int:

@@ -11,7 +11,7 @@ import click
 from steadyhand.batch.plan import matcher
 from steadyhand.cli import options as shared
 from steadyhand.cli.run import Reports, show_run, tell_flaws
-from steadyhand.cli.terminal import say
+from steadyhand.cli.terminal import watch_reading
 from steadyhand.compose.settings import Settings
 from steadyhand.errors import SetupError
 from steadyhand.reading.run import Reading
@@ -63,8 +63,7 @@ def show(
     """
     reports = Reports(**files).check()
     reading = Reading.open(find_run(Settings(RunOptions(config=config, out=out)).out, run))
-    if not reading.is_quick:
-        say(f"reading up to {reading.header.planned:,} trials: the record has no summary", err=True)
+    watch_reading(reading)
     chosen = _chosen(reading.reader, expression, verdicts, trials)
     detail: Detail = reports.view.detail
     if detail == "normal" and trials:

@@ -13,12 +13,14 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from steadyhand.errors import ExitCode, SetupError
 
 if TYPE_CHECKING:
+    from steadyhand.reading.run import Reading
     from steadyhand.records.base import Record
     from steadyhand.report.table import Page
 
@@ -240,6 +242,20 @@ def progress_stream() -> TextIO:
     """Where progress goes: stderr, with its control sequences unless the terminal takes none."""
     plain: Any = sys.stderr
     return cast("TextIO", _Styled(plain) if isinstance(plain, Outlet) else plain)
+
+
+def watch_reading(reading: Reading) -> None:
+    """Where the trials of a long run have to be read first, say so, and show at a terminal how many have been."""
+    if reading.is_quick:
+        return
+    planned = reading.header.planned
+    say(f"reading up to {planned:,} trials: the record has no usable summary", err=True)
+    if takes_control():
+        from rich.console import Console
+        from rich.progress import track
+
+        console = Console(file=progress_stream(), force_terminal=True)
+        reading.watch = partial(track, description="reading", total=planned, console=console, transient=True)
 
 
 def takes_control() -> bool:

@@ -48,19 +48,20 @@ class ComparedSource(Record):
         return msgspec.structs.replace(self, side=msgspec.structs.replace(self.side, name=found[0], samples=samples))
 
 
-def open_source(folder: Path, name: str) -> ComparedSource:
-    """By id, prefix of an id, `last` or path; an `@TARGET` suffix selects one target.
+def open_source(folder: Path, name: str, opened: Callable[[Reading], None] = lambda reading: None) -> ComparedSource:
+    """By id, prefix of an id, `last` or path; an `@TARGET` suffix selects one target. `opened` is told of a record
+    before its trials are read.
 
     Raises `StoreError` when there is no such run or it cannot be read, `SetupError` when it has no such target.
     """
     if Path(name).is_file():
-        return _open(Path(name))
+        return _open(Path(name), opened)
     failure: StoreError | None = None
     at = len(name)
     while at > 0:
         run, target = name[:at], name[at + 1 :]
         try:
-            source = _open(find_run(folder, run))
+            source = _open(find_run(folder, run), opened)
             return source.only(target) if at < len(name) else source
         except StoreError as error:
             failure = failure or error
@@ -69,11 +70,15 @@ def open_source(folder: Path, name: str) -> ComparedSource:
     raise failure
 
 
-def _open(path: Path) -> ComparedSource:
+def _open(path: Path, opened: Callable[[Reading], None]) -> ComparedSource:
     try:
         with path.open("rb") as stream:
             is_record = stream.read(len(_MAGIC)) == _MAGIC
-        return read_source(Reading.open(path)) if is_record else _of_file(path)
+        if not is_record:
+            return _of_file(path)
+        reading = Reading.open(path)
+        opened(reading)
+        return read_source(reading)
     except OSError as error:
         raise StoreError(f"{path} cannot be read: {error.strerror}") from error
 
@@ -308,7 +313,7 @@ def compare_sources(
         given = [given[0].only(each) for each in given[0].side.targets if each]
     if len(given) < 2:
         raise SetupError("nothing to compare: the run has only one target; give a second run")
-    given = _named_apart(given)
+    given = [each if each.reading is None else _proved(each, each.reading) for each in _named_apart(given)]
     found = compare_sides([each.side for each in given], confidence=confidence, pair_changed=pair_changed)
     first, *others = given
     with_transcripts = [
@@ -316,6 +321,10 @@ def compare_sources(
         for each, other in zip(found.comparisons, others, strict=True)
     ]
     return msgspec.structs.replace(found, comparisons=with_transcripts)
+
+
+def _proved(source: ComparedSource, reading: Reading) -> ComparedSource:
+    return msgspec.structs.replace(source, side=msgspec.structs.replace(source.side, flaw=reading.flaw))
 
 
 def _named_apart(sources: Sequence[ComparedSource]) -> list[ComparedSource]:

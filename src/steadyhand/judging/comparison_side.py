@@ -109,7 +109,8 @@ class Sample(Record):
 class Side(Record):
     """`finished` is false when trials that were planned have no verdict.
 
-    `stopped_early`: its trials ended when the pass rate was decided, so their number depends on their results.
+    `stopped_early`: its trials ended when the pass rate was decided, so their number depends on their results. `flaw`
+    says why the record it was read from cannot be relied on, where that was asked.
     """
 
     name: str
@@ -118,6 +119,7 @@ class Side(Record):
     samples: tuple[Sample, ...]
     finished: bool = True
     stopped_early: bool = False
+    flaw: str | None = None
 
     @property
     def targets(self) -> tuple[str, ...]:

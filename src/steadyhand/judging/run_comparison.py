@@ -151,6 +151,7 @@ class SideFigures(Record):
             "without being clearly worse in another of them"
         ),
     ]
+    flaw: Annotated[str | None, doc("Why the record of its run cannot be relied on; null if it is whole")] = None
 
 
 class Comparison(Record):
@@ -356,6 +357,7 @@ def _with_figures(
             never_safe=sum(_median(each.safe_times) == math.inf for each in samples[at]),
             cost=_mean([each.cost for each in samples[at]]),
             best=at in best,
+            flaw=side.flaw,
         )
         for at, side in enumerate(sides)
     ]

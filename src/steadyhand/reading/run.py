@@ -36,6 +36,7 @@ from steadyhand.store.reader import RunReader, TrialSums
 LONG = 20_000
 """The number of planned trials from which on a record keeps what its trials add up to."""
 T = TypeVar("T")
+_MISFIT = "its summary does not fit its trials; `steadyhand resume` makes a new one"
 _DECIDED = (Verdict.PASSED, Verdict.FAILED)
 _ANSWERED = (*_DECIDED, Verdict.INCONCLUSIVE)
 
@@ -130,6 +131,8 @@ class Reading:
         self._wanted: dict[tuple[Any, ...], Gathering] = {}
         self._gathered: dict[tuple[Any, ...], Gathering] = {}
         self._from_summary: bool = False
+        self.watch: Callable[[Iterator[TrialRecord]], Iterable[TrialRecord]] = iter
+        """Passes trials on as they are read."""
         self._last_cost: tuple[TrialRecord | None, CostSummary] = (None, CostSummary())
 
     @classmethod
@@ -247,7 +250,7 @@ class Reading:
 
     def _feed(self, wanted: dict[tuple[Any, ...], Gathering]) -> Iterator[TrialRecord]:
         takers = [each.add for each in wanted.values()]
-        for trial in self.reader.trials():
+        for trial in self.watch(self.reader.trials()):
             for take in takers:
                 take(trial)
             yield trial
@@ -361,8 +364,15 @@ class Reading:
         """Why nobody should rely on the record; None if it is whole. Reads every trial back, unless that was done."""
         found = self.reader.flaw()
         if found is None and self._from_summary and not self._summary_fits():
-            return "its summary does not fit its trials; `steadyhand resume` makes a new one"
+            return _MISFIT
         return found
+
+    def damage(self, counts: Mapping[Verdict, int]) -> str | None:
+        """What is wrong with the record, for a list of runs with so many trials of each verdict; not that the run is
+        not finished. The trials of a long one are not read; its rows must fit its seal and its summary."""
+        found = self.reader.damage(sum(counts.values()), read_trials=not self.is_long)
+        rates = self._kept_rates if found is None else None
+        return found if rates is None or tally_trials(rates).by_verdict == counts else _MISFIT
 
     def _summary_fits(self) -> bool:
         """Whether what was kept of the trials agrees with what their rows say."""

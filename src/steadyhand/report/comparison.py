@@ -76,6 +76,9 @@ def change_cells(each: ScenarioDifference) -> list[str]:
 
 def front_notes(found: Comparison, quote: Quote) -> Iterator[str]:
     """The notes below the table of the sides."""
+    for side in found.sides:
+        if side.flaw is not None and side.finished:
+            yield f"The record of {quote(side.name)} is not whole: {quote(side.flaw)}."
     if not found.scenarios:
         yield "The sides have no scenario in common that could be compared."
         return

@@ -31,7 +31,7 @@ from steadyhand.store.schema import (
     reading,
     still_to_do,
 )
-from steadyhand.store.seal import Seal, read_seal, seal_of
+from steadyhand.store.seal import Seal, SealedRun, read_seal, seal_of
 
 _PAGE = 64
 _LONGEST_PAGE = 1_024
@@ -39,6 +39,7 @@ _PAGE_BYTES = 1 << 20
 _STAMP = len("20261116-104455")
 _RUN_ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}")
 _SHOWN = 5
+_MISMATCH = "it is not as it was written: checksum mismatch"
 
 
 class TrialRow(Record):
@@ -124,8 +125,8 @@ class RunReader:
 
         A run that stopped early (`--until decided`) is whole with the trials that it had when it was finished.
         """
-        if _RUN_ID.fullmatch(self.path.stem) and self.path.stem != self.header.id:
-            return f"it is the record of run {self.header.id}"
+        if self.misplaced:
+            return self.misplaced
         if unreadable := len(self.unreadable()):
             return f"{unreadable} of its trials cannot be read"
         with reading(self.path) as connection:
@@ -140,10 +141,31 @@ class RunReader:
             missing = f"{expected - found} of its {expected} trials are missing"
             return missing if finished else f"{missing}; the run is not finished"
         if sealed is not None and not self.as_sealed():
-            return "it is not as it was written: checksum mismatch"
+            return _MISMATCH
         with reading(self.path) as connection:
             found_in_summary = kept_flaw(connection)
         return found_in_summary or (None if finished else "the run is not finished")
+
+    @property
+    def misplaced(self) -> str | None:
+        """That it lies where the record of another run belongs, if it does."""
+        other = _RUN_ID.fullmatch(self.path.stem) and self.path.stem != self.header.id
+        return f"it is the record of run {self.header.id}" if other else None
+
+    def damage(self, found: int, *, read_trials: bool) -> str | None:
+        """What is wrong with the record of a run that nobody is writing, in which so many trials were found; not that
+        it is not finished."""
+        if self.misplaced:
+            return self.misplaced
+        with reading(self.path) as connection:
+            sealed, run, damaged = read_seal(connection), SealedRun.read(connection), kept_flaw(connection)
+        if sealed is not None and sealed.run != run.checksum:
+            return _MISMATCH
+        if sealed is not None and sealed.trials != found:
+            return f"it has {found} trials instead of {sealed.trials}"
+        if read_trials and (unreadable := len(self.unreadable())):
+            return f"{unreadable} of its trials cannot be read"
+        return _MISMATCH if read_trials and sealed is not None and not self.as_sealed() else damaged
 
     def as_sealed(self) -> bool:
         """Whether the record is as it was written, byte for byte. Reads all of it, the first time."""
@@ -368,7 +390,8 @@ def _dictionary(connection: sqlite3.Connection) -> bytes:
 
 
 class RunEntry(Record):
-    """A run in the folder. If its file cannot be read, `problem` says why and the rest is empty."""
+    """A run in the folder. If its file cannot be read, `problem` says why and the rest is empty; it is not `damaged` if
+    it is no record, or one of another version."""
 
     id: str
     path: Path
@@ -376,6 +399,7 @@ class RunEntry(Record):
     status: str = ""
     counts: dict[Verdict, int] = {}
     problem: str | None = None
+    damaged: bool = False
 
 
 def list_runs(folder: Path, *, skip: int = 0, most: int | None = None) -> list[RunEntry]:
@@ -428,7 +452,7 @@ def _entry(path: Path) -> RunEntry:
         reader = RunReader.open(path)
         return RunEntry(id=path.stem, path=path, header=reader.header, status=reader.status, counts=reader.counts())
     except StoreError as error:
-        return RunEntry(id=path.stem, path=path, problem=str(error))
+        return RunEntry(id=path.stem, path=path, problem=str(error), damaged=isinstance(error, DamagedRecord))
 
 
 def new_run_id(now: datetime, random: randomness.Random) -> str:

@@ -67,7 +67,7 @@ class Viewer:
         self.label_book: LabelBook = label_book
         self._indexes: dict[str, TrialIndex] = {}
         self._comparisons: dict[object, Comparison] = {}
-        self._whole: dict[Path, tuple[object, bool]] = {}
+        self._flaws: dict[Path, tuple[object, str | None]] = {}
         self._lock: threading.Lock = threading.Lock()
 
     def get(self, path: str, query: Query) -> PageResponse:
@@ -122,19 +122,23 @@ class Viewer:
         worst = next((verdict for verdict in WORST_FIRST if found[verdict]), None)
         if run.status == "running" and worst is not Verdict.FAILED:
             return None
-        if worst is not Verdict.PASSED or self._is_whole(reading, unless_long=True):
+        if worst is not Verdict.PASSED:
             return worst
-        return None if reading.is_long else Verdict.INCONCLUSIVE
+        if reading.is_long and not self._is_proved(reading):
+            return None
+        return worst if self._flaw(reading) is None else Verdict.INCONCLUSIVE
 
-    def _is_whole(self, reading: Reading, *, unless_long: bool = False) -> bool:
-        """Whether the record is as it was written; false too for a long one that would have to be read first."""
-        state = state_of(reading.path)
-        known = self._whole.get(reading.path)
-        if known is None or known[0] != state:
-            if unless_long and reading.is_long:
-                return False
-            known = self._whole[reading.path] = state, reading.flaw is None
-        return known[1]
+    def _is_proved(self, reading: Reading) -> bool:
+        """Whether the record was read since it last changed."""
+        known = self._flaws.get(reading.path)
+        return known is not None and known[0] == state_of(reading.path)
+
+    def _flaw(self, reading: Reading) -> str | None:
+        """Why nobody should rely on the record; None if it is whole. Reads all of it, once."""
+        if not self._is_proved(reading):
+            state = state_of(reading.path)
+            self._flaws[reading.path] = state, reading.flaw
+        return self._flaws[reading.path][1]
 
     # One run
 
@@ -208,6 +212,7 @@ class Viewer:
             "live": status == "running" or bool(unknown),
             "unknown": unknown,
             "headline": self._headline(index, tally, status, unknown),
+            "flaw": None if status != "finished" or unknown else self._flaw(index.reading),
             "scenarios": None if status == "running" else tally.by_verdict,
             "counts": index.counts(),
             "not_run": sum(rate.not_run for rate in rates),
@@ -230,7 +235,7 @@ class Viewer:
             return f"Running: none of {total} has failed so far", ""
         if unknown:
             return "Reading the records", "inconclusive"
-        whole = self._is_whole(index.reading)
+        whole = self._flaw(index.reading) is None
         return headline(tally, whole=whole), "passed" if whole and tally.passed == tally.total else "inconclusive"
 
     # One trial
