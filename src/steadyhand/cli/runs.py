@@ -11,7 +11,7 @@ import msgspec
 from steadyhand.cli import options as shared
 from steadyhand.cli.terminal import STDOUT, Unwritten, harmless_json, page, say, show, write_report
 from steadyhand.compose.settings import Settings
-from steadyhand.errors import ExitCode
+from steadyhand.errors import ExitCode, StoreError
 from steadyhand.reading.run import Reading
 from steadyhand.records.base import counted
 from steadyhand.records.config import RunOptions
@@ -102,7 +102,10 @@ def _looked_into(run: RunEntry) -> RunEntry:
     """With what is wrong with its record, unless the run is still going on."""
     if run.header is None or run.status == "running":
         return run
-    problem = Reading.open(run.path).damage(run.counts)
+    try:
+        problem = Reading.open(run.path).damage(run.counts)
+    except StoreError as error:
+        problem = str(error)
     return msgspec.structs.replace(run, problem=problem, damaged=problem is not None)
 
 

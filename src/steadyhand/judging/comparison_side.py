@@ -67,6 +67,8 @@ class Sample(Record):
     """How many of them are lower bounds, because the call was cut off at its deadline."""
     latencies_left_out: int = 0
     """Measured, but disturbed."""
+    left_out_ms: float = 0.0
+    """The sum of those."""
     safe_times: Times = array("d")
     safety: float | None = None
     tier: LatencyTier | None = None
@@ -137,6 +139,7 @@ class _Gathered:
         self.latencies: array[float] = array("d")
         self.cut: int = 0
         self.left_out: int = 0
+        self.left_out_ms: float = 0.0
         self.safe_times: array[float] = array("d")
         self.safety: array[float] = array("d")
         self.tiers: Counter[LatencyTier] = Counter()
@@ -165,6 +168,7 @@ class _Gathered:
             return  # its times are not those of an answer
         if trial.latency_ms is not None and trial.latency_spoiled and trial.tier is None:
             self.left_out += 1
+            self.left_out_ms += trial.latency_ms
         elif trial.latency_ms is not None:
             self.latencies.append(trial.latency_ms)
             self.cut += trial.latency_cut
@@ -188,6 +192,7 @@ class _Gathered:
             latencies=self.latencies,
             latencies_cut=self.cut,
             latencies_left_out=self.left_out,
+            left_out_ms=self.left_out_ms,
             safe_times=self.safe_times,
             safety=math.fsum(self.safety) / len(self.safety) if self.safety else None,
             tier=kept_tier(self.tiers),

@@ -84,27 +84,25 @@ def _was_kept(kind: Any, value: Any) -> Any:
 def _fit(samples: Iterable[Sample], sums: Mapping[tuple[str, Verdict], TrialSums]) -> bool:
     """Whether samples have as many trials that passed and failed as the rows, with the same numbers, and times."""
     decided: dict[tuple[str, Verdict], tuple[int, int]] = {}
-    times: dict[str, tuple[int, int, float]] = {}
+    times: dict[str, tuple[int, float]] = {}
     for sample in samples:
         of = sample.recorded_id
         for verdict, numbers in zip(_DECIDED, (sample.passed, sample.failed), strict=True):
             trials, total = decided.get((of, verdict), (0, 0))
             decided[of, verdict] = trials + len(numbers), total + sum(numbers)
-        timed, left_out, latency_ms = times.get(of, (0, 0, 0.0))
-        left = sample.latencies_left_out
-        times[of] = timed + len(sample.latencies) + left, left_out + left, latency_ms + sum(sample.latencies)
+        timed, latency_ms = times.get(of, (0, 0.0))
+        timed += len(sample.latencies) + sample.latencies_left_out
+        times[of] = timed, latency_ms + sum(sample.latencies) + sample.left_out_ms
     if any(decided.get(key, (0, 0)) != found[:2] for key, found in sums.items() if key[1] in _DECIDED):
         return False
     if any(trials and key not in sums for key, (trials, _) in decided.items()):
         return False
-    for of, (timed, left_out, latency_ms) in times.items():
+    for of, (timed, latency_ms) in times.items():
         answered = [found for verdict in _ANSWERED if (found := sums.get((of, verdict)))]
         total = math.fsum(found.latency_ms for found in answered)
         if math.isnan(latency_ms):  # such a latency is in no row
             continue
-        if timed != sum(found.timed for found in answered):
-            return False
-        if not left_out and not math.isclose(latency_ms, total, rel_tol=1e-9):
+        if timed != sum(found.timed for found in answered) or not math.isclose(latency_ms, total, rel_tol=1e-9):
             return False
     return True
 

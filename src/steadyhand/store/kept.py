@@ -17,6 +17,7 @@ from steadyhand.store.schema import KEPT, RunLock, compress, connect, decompress
 from steadyhand.store.seal import read_seal
 
 _THERE = "SELECT 1 FROM sqlite_master WHERE name='kept'"
+_DAMAGED_PAGE = "a page of its summary is damaged"
 _ROWS = "SELECT name, trials, checksum, run, body FROM kept NOT INDEXED"
 
 
@@ -36,12 +37,13 @@ def kept_flaw(connection: sqlite3.Connection) -> str | None:
     if connection.execute(_THERE).fetchone() is None:
         return None
     try:
-        rows = connection.execute(_ROWS)
-        whole = all(_fitting(connection, row) is not None for row in rows)
-        whole = whole and connection.execute("PRAGMA integrity_check(kept)").fetchone() == ("ok",)
+        if connection.execute("PRAGMA integrity_check(kept)").fetchone() != ("ok",):
+            return _DAMAGED_PAGE
+        if all(_fitting(connection, row) is not None for row in connection.execute(_ROWS)):
+            return None
     except sqlite3.DatabaseError:
-        whole = False
-    return None if whole else "its summary is damaged or of other trials; `steadyhand resume` makes a new one"
+        return _DAMAGED_PAGE
+    return "its summary is damaged or of other trials; `steadyhand resume` makes a new one"
 
 
 def _fitting(connection: sqlite3.Connection, row: tuple[Any, ...]) -> bytes | None:

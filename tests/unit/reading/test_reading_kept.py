@@ -112,7 +112,7 @@ def test_it_is_forgotten_when_the_run_goes_on(tmp_path):
         "UPDATE kept SET body = zeroblob(50)",
         "UPDATE kept SET body = x''",
         "UPDATE kept SET body = 7 WHERE name = 'samples'",
-        "UPDATE kept SET body = substr(body, 1, 30) || x'00' || substr(body, 32) WHERE name = 'figures'",
+        "UPDATE kept SET body = CAST(substr(body, 1, 30) || x'00' || substr(body, 32) AS BLOB) WHERE name = 'figures'",
         "UPDATE kept SET trials = trials - 1",
         "UPDATE kept SET checksum = checksum + 1",
         "UPDATE kept SET run = run + 1 WHERE name = 'rates'",
