@@ -316,7 +316,6 @@ def _is_decidable(pairs: Sequence[Pair], alpha: float) -> bool:
     worst = [msgspec.structs.replace(pair, b_passed=0) for pair in pairs]
     if worst and 2 * len(worst) * min(map(fisher_drop_p, worst)) <= alpha:
         return True  # even by Bonferroni, which takes no time
-        return True  # even by Bonferroni, which takes no time
     smallest = min([permutation_test(worst).drop, *step_down_min_p(worst)])
     return 2 * smallest <= alpha or _adjusted(worst, smallest, alpha) <= alpha
 

@@ -361,6 +361,8 @@ class Reading:
     def flaw(self) -> str | None:
         """Why nobody should rely on the record; None if it is whole. Reads every trial back, unless that was done."""
         found = self.reader.flaw()
+        if found is None and self.is_long:
+            found = self.reader.kept_flaw()
         if found is None and self._from_summary and not self._summary_fits():
             return _MISFIT
         return found

@@ -142,9 +142,7 @@ class RunReader:
             return missing if finished else f"{missing}; the run is not finished"
         if sealed is not None and not self.as_sealed():
             return _MISMATCH
-        with reading(self.path) as connection:
-            found_in_summary = kept_flaw(connection)
-        return found_in_summary or (None if finished else "the run is not finished")
+        return None if finished else "the run is not finished"
 
     @property
     def misplaced(self) -> str | None:
@@ -184,6 +182,11 @@ class RunReader:
         """What was kept of the trials under this name, if these are still the same."""
         with reading(self.path) as connection:
             return read_kept(connection, name)
+
+    def kept_flaw(self) -> str | None:
+        """What is wrong with what was kept; None if nothing is, or nothing was kept."""
+        with reading(self.path) as connection:
+            return kept_flaw(connection)
 
     def keep(self, found: Mapping[str, bytes]) -> None:
         """Keep these in the record. Raises `StoreError` if that cannot be written."""
