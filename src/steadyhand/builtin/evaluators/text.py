@@ -218,15 +218,6 @@ class RegexMatchParams(EvaluationParams):
         return "not_regex", self.model_dump(exclude_unset=True)
 
 
-class RegexInvariantParams(EvaluationParams):
-    pattern: PatternText = Field(description="Regular expression that must match somewhere")
-    case_sensitive: bool = Field(default=False, description="Whether case matters")
-    scope: Scope = Field(default="reply", description="What is searched")
-
-    def opposite(self) -> tuple[str, dict[str, Any]]:
-        return "not_regex", self.model_dump(exclude_unset=True)
-
-
 class ContainsParams(EvaluationParams):
     pattern: Annotated[Text, PROSE] = Field(min_length=1, description="Text that must occur")
     case_sensitive: bool = Field(default=True, description="Whether case matters")
@@ -295,17 +286,10 @@ class RegexMatch(_ReadsWords):
         return await check_pattern(words, params.pattern, case_sensitive=params.case_sensitive)
 
 
-class RegexInvariant(_ReadsWords):
+class RegexInvariant(RegexMatch):
     type: ClassVar[str] = "regex"
-    params: ClassVar[type[EvaluationParams]] = RegexInvariantParams
 
-    async def evaluate(
-        self, params: RegexInvariantParams, result: ExecutionResult, context: EvaluationContext
-    ) -> EvaluationResult:
-        words = subject(result, params.scope, context)
-        return await check_pattern(words, params.pattern, case_sensitive=params.case_sensitive)
-
-    def on_text(self, params: RegexInvariantParams) -> TextCheck | None:
+    def on_text(self, params: RegexMatchParams) -> TextCheck | None:
         if params.scope != "reply":
             return None
 
