@@ -14,7 +14,7 @@ from steadyhand.compose.settings import Settings
 from steadyhand.errors import ExitCode, SetupError
 from steadyhand.judging.baseline import baseline_lines, baseline_of
 from steadyhand.judging.comparison import Pair
-from steadyhand.judging.comparison_side import Sample, Side
+from steadyhand.judging.comparison_side import Side
 from steadyhand.judging.gate import gate_test
 from steadyhand.reading.run import sound
 from steadyhand.records.base import counted
@@ -48,14 +48,9 @@ def baseline(ctx: click.Context, run: str, *, file: Path, out: Path | None, conf
     if undecided or not side.finished:
         what = "is not finished" if not side.finished else f"has {counted(undecided, 'undecided trial')}"
         say(f"steadyhand: run {side.run_id} {what}; the baseline uses only the trials that passed or failed", err=True)
-    if not gate_test([_with_itself(each) for each in side.samples]).decidable:
+    if not gate_test([Pair.of(each.scenario_id, each.tries, each.tries) for each in side.samples]).decidable:
         say("steadyhand: with this few trials, `gate` cannot detect a drop; save a run with more --trials", err=True)
     ctx.exit(sound(ExitCode.PASSED, source.reading))
-
-
-def _with_itself(sample: Sample) -> Pair:
-    passed, decided = len(sample.passed), sample.decided
-    return Pair(scenario_id=sample.scenario_id, a_passed=passed, a_decided=decided, b_passed=passed, b_decided=decided)
 
 
 def _refuse_unusable(side: Side) -> None:

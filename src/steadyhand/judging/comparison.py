@@ -13,7 +13,7 @@ import random
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Annotated
+from typing import Annotated, Self
 
 from steadyhand.judging.statistics import (
     Bounds,
@@ -35,6 +35,10 @@ class Pair(Record):
     a_decided: Annotated[int, doc("Number of A's trials that passed or failed")]
     b_passed: Annotated[int, doc("Number of B's trials that passed")]
     b_decided: Annotated[int, doc("Number of B's trials that passed or failed")]
+
+    @classmethod
+    def of(cls, scenario_id: str, a: Tries, b: Tries) -> Self:
+        return cls(scenario_id=scenario_id, a_passed=a[0], a_decided=a[1], b_passed=b[0], b_decided=b[1])
 
     def __post_init__(self) -> None:
         if not (0 <= self.a_passed <= self.a_decided and 0 <= self.b_passed <= self.b_decided):
@@ -92,11 +96,7 @@ class RateComparison(Record):
 
 def pair_up(a: Mapping[str, Tries], b: Mapping[str, Tries]) -> list[Pair]:
     """The scenarios that both sides have, in the order of A."""
-    return [
-        Pair(scenario_id=each, a_passed=a[each][0], a_decided=a[each][1], b_passed=b[each][0], b_decided=b[each][1])
-        for each in a
-        if each in b
-    ]
+    return [Pair.of(each, a[each], b[each]) for each in a if each in b]
 
 
 def compare_rates(a: Mapping[str, Tries], b: Mapping[str, Tries], *, confidence: float = 0.95) -> RateComparison:

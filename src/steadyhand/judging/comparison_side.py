@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
+from steadyhand.judging.statistics import Tries
 from steadyhand.records.base import Record
 from steadyhand.records.evaluation import FailureClass, LatencyTier, Verdict
 from steadyhand.records.location import Place
@@ -82,6 +83,10 @@ class Sample(Record):
     @property
     def decided(self) -> int:
         return len(self.passed) + len(self.failed)
+
+    @property
+    def tries(self) -> Tries:
+        return len(self.passed), self.decided
 
     @property
     def cost(self) -> float | None:

@@ -139,16 +139,7 @@ def hold_against(
     """
     matched = match_samples(baseline.samples, run.samples)
     paired = [each for each in matched.both if not _is_apart(each[1], each[2], ignore)]
-    pairs = [
-        Pair(
-            scenario_id=unit,
-            a_passed=len(a.passed),
-            a_decided=a.decided,
-            b_passed=len(b.passed),
-            b_decided=b.decided,
-        )
-        for unit, a, b in paired
-    ]
+    pairs = [Pair.of(unit, a.tries, b.tries) for unit, a, b in paired]
     test = gate_test(pairs, alpha)
     broken = [*_drops(test, paired), *_broken(matched), *_baseline_rules(baseline, now, max_age)]
     violations = tuple(each for each in broken if each.rule not in ignore)
@@ -259,16 +250,7 @@ def _doubts(baseline: Side, run: Side, paired: Sequence[_Paired], test: GateTest
         return
     # An agent that breaks instead of failing must not pass: would the rule have tripped if undecided trials of both
     # sides counted as not passed?
-    of_all = [
-        Pair(
-            scenario_id=unit,
-            a_passed=len(a.passed),
-            a_decided=a.total,
-            b_passed=len(b.passed),
-            b_decided=b.total,
-        )
-        for unit, a, b in paired
-    ]
+    of_all = [Pair.of(unit, (len(a.passed), a.total), (len(b.passed), b.total)) for unit, a, b in paired]
     hidden = gate_test(of_all, test.alpha)
     if hidden.dropped and not test.dropped:
         units = tuple(drop.pair.scenario_id for drop in hidden.dropped_scenarios)

@@ -210,10 +210,10 @@ class _Pairing:
         self.not_paired += [NotPaired(unit=unit, why="only_b") for unit in matched.only_b]
 
     def tries_a(self) -> dict[str, Tries]:
-        return {unit: (len(a.passed), a.decided) for unit, (a, _) in self.pairs.items()}
+        return {unit: a.tries for unit, (a, _) in self.pairs.items()}
 
     def tries_b(self) -> dict[str, Tries]:
-        return {unit: (len(b.passed), b.decided) for unit, (_, b) in self.pairs.items()}
+        return {unit: b.tries for unit, (_, b) in self.pairs.items()}
 
 
 def _corrected(rates: Sequence[RateComparison]) -> list[RateComparison]:
@@ -396,7 +396,7 @@ def _not_dominated(samples: Sequence[Sequence[Sample]], safety: Sequence[float |
 
 def _gains(a: Sequence[Sample], b: Sequence[Sample], paired: _Paired) -> Iterator[int]:
     """Whether B is clearly better (1), clearly worse (-1) or neither (0) in pass rate, latency and cost."""
-    of_a, of_b = ({str(at): (len(each.passed), each.decided) for at, each in enumerate(side)} for side in (a, b))
+    of_a, of_b = ({str(at): each.tries for at, each in enumerate(side)} for side in (a, b))
     suite = compare_rates(of_a, of_b, confidence=paired.confidence).suite
     yield _sign(suite.low, suite.high) if suite is not None else 0
     pairs = list(zip(a, b, strict=True))
