@@ -90,15 +90,11 @@ class HttpModel:
     """A `ports.model.ChatModel`. Must be used on one event loop."""
 
     def __init__(self, name: str, endpoint: Endpoint, wire: Wire) -> None:
-        self._name = name
+        self.name: str = name
         self._endpoint = endpoint
         self._wire = wire
         self._client = HttpClient(endpoint.url, {**_HEADERS, **endpoint.defaults, **endpoint.headers})
         self._fixed = frozenset(name.lower() for name in endpoint.headers)
-
-    @property
-    def name(self) -> str:
-        return self._name
 
     def attempt(self, request: ChatRequest, *, zero: float) -> CoroutineType[Any, Any, ChatResponse]:
         """Ask once; see `ports.model.ChatModel.attempt`."""

@@ -39,14 +39,10 @@ class ScriptedChatModel:
         repeat: bool = False,
     ) -> None:
         self._script = script
-        self._name = name
+        self.name: str = name
         self._repeat = repeat
         self.requests: list[ChatRequest] = []
         self.closed: int = 0
-
-    @property
-    def name(self) -> str:
-        return self._name
 
     async def attempt(self, request: ChatRequest, *, zero: float) -> ChatResponse:
         """Raises `ModelError` when the script is used up, and the answer itself if it is an exception."""
@@ -87,15 +83,11 @@ class ScriptedAgent:
     def __init__(self, script: AgentScript, *, name: str = "scripted", shows: Shows = EVERYTHING_SEEN) -> None:
         self.shows: Shows = shows
         self._script = script
-        self._name = name
+        self.name: str = name
         self._trial: TrialContext | None = None
         self.turns: list[Turn] = []
         self.opened: int = 0
         self.closed: int = 0
-
-    @property
-    def name(self) -> str:
-        return self._name
 
     async def open(self, trial: TrialContext) -> None:
         self.opened += 1

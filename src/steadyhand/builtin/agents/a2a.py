@@ -85,9 +85,9 @@ class A2aAgent:
         """`proxy` is its URL and the value of `Proxy-Authorization`. Raises `SetupError` for an invalid URL."""
         url, _ = urldefrag(target)
         parts = urlsplit(url)
-        self._name: str = f"a2a:{shown_url(target)}"
+        self.name: str = f"a2a:{shown_url(target)}"
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.username:
-            raise SetupError(f"agent {self._name}: expected a2a:URL, such as a2a:http://127.0.0.1:9999")
+            raise SetupError(f"agent {self.name}: expected a2a:URL, such as a2a:http://127.0.0.1:9999")
         self._url: str = url
         self._options: A2aOptions = options
         self._key: str = key
@@ -101,10 +101,6 @@ class A2aAgent:
         self._turns: int = 0
         self._last: TurnSoFar | None = None
         self.shows: Shows = shows_of_a2a(options)
-
-    @property
-    def name(self) -> str:
-        return self._name
 
     async def open(self, trial: TrialContext) -> None:
         """Read the agent's card, and choose a protocol binding. Raises `AgentError`."""
@@ -128,14 +124,14 @@ class A2aAgent:
             async with asyncio.timeout(_OPEN_S):
                 card = await self._card(self._http)
         except TimeoutError:
-            raise AgentError(f"{self._name}: no agent card within {_OPEN_S:g} s") from None
+            raise AgentError(f"{self.name}: no agent card within {_OPEN_S:g} s") from None
         self._check_addresses(card)
         config = ClientConfig(httpx_client=self._http, supported_protocol_bindings=_BINDINGS)
         try:
             self._client = ClientFactory(config).create(card)
         except (ValueError, ImportError) as error:
             offered = ", ".join(each.protocol_binding for each in card.supported_interfaces) or "none"
-            raise AgentError(f"{self._name}: its card offers {offered}; expected {' or '.join(_BINDINGS)}") from error
+            raise AgentError(f"{self.name}: its card offers {offered}; expected {' or '.join(_BINDINGS)}") from error
 
     async def respond(self, turn: Turn) -> Reply:
         assert self._trial is not None, "respond before open"
@@ -173,7 +169,7 @@ class A2aAgent:
                     raise
                 return await resolver.get_agent_card(relative_card_path=_OLD_CARD)
         except (A2AError, httpx.HTTPError, ValueError, ParseError) as error:
-            raise AgentError(f"{self._name}: its agent card cannot be read: {shorten(str(error), _SHOWN)}") from error
+            raise AgentError(f"{self.name}: its agent card cannot be read: {shorten(str(error), _SHOWN)}") from error
 
     def _check_addresses(self, card: AgentCard) -> None:
         """A key is sent only to the host that it was meant for, whatever address is on the card."""
@@ -181,7 +177,7 @@ class A2aAgent:
         elsewhere = sorted({each.url for each in card.supported_interfaces if _origin(each.url) != meant})
         if elsewhere and (self._key or self._options.headers):
             raise AgentError(
-                f"{self._name}: its card points to a different server, {', '.join(elsewhere)}, which is sent no key or "
+                f"{self.name}: its card points to a different server, {', '.join(elsewhere)}, which is sent no key or "
                 "header; use that address for the agent, or fix the card"
             )
 
@@ -201,7 +197,7 @@ class A2aAgent:
         if len(unheard) == 1 and unheard[0].role == "user":
             return unheard[0].content
         why = "gives no context id" if self._turns > 1 else "takes one message at a time"
-        self._reporter.note(f"{self._name} {why}; {len(unheard)} messages were sent as one text", level="warning")
+        self._reporter.note(f"{self.name} {why}; {len(unheard)} messages were sent as one text", level="warning")
         return "\n\n".join(f"{message.role}: {message.content}" for message in unheard)
 
     async def events(self, request: SendMessageRequest, so_far: TurnSoFar) -> None:
@@ -218,7 +214,7 @@ class A2aAgent:
                     break
         while not so_far.over:
             if not so_far.task_id:
-                raise AgentError(f"{self._name}: its answer ended without a message or a task")
+                raise AgentError(f"{self.name}: its answer ended without a message or a task")
             await asyncio.sleep(_LOOK_AGAIN_S)
             so_far.take_task(await self._client.get_task(GetTaskRequest(id=so_far.task_id), context=context))
 
@@ -227,7 +223,7 @@ class A2aAgent:
         trial = self._trial
         assert trial is not None
         own = {
-            name: filled_addresses(value, trial.addresses.names, f"{self._name}: headers.{name}")
+            name: filled_addresses(value, trial.addresses.names, f"{self.name}: headers.{name}")
             for name, value in self._options.headers.items()
             if "{" in value
         }
@@ -244,11 +240,11 @@ class A2aAgent:
         said = f": {shorten(so_far.text, _SHOWN)}" if so_far.text else ", no reason given"
         match so_far.state:
             case TaskState.TASK_STATE_FAILED:
-                raise AgentError(f"{self._name}: its task failed{said}")
+                raise AgentError(f"{self.name}: its task failed{said}")
             case TaskState.TASK_STATE_CANCELED:
-                raise AgentError(f"{self._name}: its task was cancelled{said}")
+                raise AgentError(f"{self.name}: its task was cancelled{said}")
             case TaskState.TASK_STATE_AUTH_REQUIRED:
-                raise AgentError(f"{self._name}: it asks for credentials (auth-required){said}")
+                raise AgentError(f"{self.name}: it asks for credentials (auth-required){said}")
             case _:
                 pass
 
@@ -257,16 +253,16 @@ class A2aAgent:
         assert self._trial is not None
         assert self._reporter is not None
         for said in so_far.progress:
-            self._reporter.note(f"{self._name} reported while working: {said}")
+            self._reporter.note(f"{self.name} reported while working: {said}")
         if so_far.state == TaskState.TASK_STATE_REJECTED:
-            self._reporter.note(f"{self._name} rejected the task")
+            self._reporter.note(f"{self.name} rejected the task")
         for name, content in so_far.files.items():
             path = posixpath.normpath(name.replace("\\", "/")).lstrip("/")
             try:
                 await self._trial.environment.write(path, content)
             except WorkspaceError as error:
-                raise AgentError(f"{self._name}: a file it returned cannot be saved: {error}") from error
-            self._reporter.note(f"{self._name} returned the file {name} ({len(content)} bytes)")
+                raise AgentError(f"{self.name}: a file it returned cannot be saved: {error}") from error
+            self._reporter.note(f"{self.name} returned the file {name} ({len(content)} bytes)")
         if so_far.files and not self._trial.scenario.setup.virtual_fs:
             self.shows = msgspec.structs.replace(self.shows, files="self_reported")
 

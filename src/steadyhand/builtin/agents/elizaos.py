@@ -179,7 +179,7 @@ class ElizaosAgent:
                 f"agent elizaos:{shown_url(settings.target)}: expected elizaos:URL or elizaos:URL#AGENT, such as "
                 f"elizaos:http://127.0.0.1:3000; a token goes into {AUTH_VARIABLE}"
             )
-        self._name: str = f"elizaos:{settings.target}"
+        self.name: str = f"elizaos:{settings.target}"
         self._options: ElizaosOptions = read_options(ElizaosOptions, settings.options, "agent elizaos")
         self._options.filled(Addresses() if settings.gateway is None else settings.gateway.reusable(settings.model))
         led = reached_through([str(self._options.settings)])
@@ -203,10 +203,6 @@ class ElizaosAgent:
         self._session: tuple[str, str] | None = None
         self._known: int = 0
         self._runs: set[str] = set()
-
-    @property
-    def name(self) -> str:
-        return self._name
 
     async def open(self, trial: TrialContext) -> None:
         """Waits half a minute for the agent to become active."""
@@ -236,7 +232,7 @@ class ElizaosAgent:
                 took_ms = (trial.clock.now() - began) * 1000.0
                 await self._read_run(turn, response, began_ms)
         except TimeoutError:
-            raise AgentError(f"{self._name}: no reply within {limit_s:g} s") from None
+            raise AgentError(f"{self.name}: no reply within {limit_s:g} s") from None
         except asyncio.CancelledError:
             # The server continues with this turn. In a new session, its late reply cannot be mistaken for the next one.
             self._session, self._known = None, 0
@@ -277,7 +273,7 @@ class ElizaosAgent:
                 return str(found.get("id"))
             if trial.clock.now() >= give_up:
                 what = f"the agent {found.get('name')!r} is {found.get('status')!r}" if found else "there is no agent"
-                raise AgentError(f"{self._name}: {what}, after {_READY_S:g} s of waiting for an active one")
+                raise AgentError(f"{self.name}: {what}, after {_READY_S:g} s of waiting for an active one")
             await trial.clock.sleep(_LOOK_AGAIN_S)
 
     def _pick(self, agents: list[dict[str, Any]]) -> dict[str, Any]:
@@ -294,7 +290,7 @@ class ElizaosAgent:
             return fitting[0]
         names = ", ".join(sorted(str(agent.get("name")) for agent in agents)) or "none"
         what = f"no agent {self._wanted!r}" if not fitting else f"{len(fitting)} matching agents"
-        raise AgentError(f"{self._name}: the server has {what} (its agents: {names}); name one as elizaos:URL#NAME")
+        raise AgentError(f"{self.name}: the server has {what} (its agents: {names}); name one as elizaos:URL#NAME")
 
     def _news(self, turn: Turn) -> str:
         """What the server has not been sent yet. A session accepts user messages only, so several messages are sent as
@@ -320,7 +316,7 @@ class ElizaosAgent:
         run_id = await self._finished_run(self._trial, turn.deadline)
         if run_id is None:
             raise AgentError(
-                f"{self._name}: the run of this turn did not appear in time, so it is unknown what the agent did"
+                f"{self.name}: the run of this turn did not appear in time, so it is unknown what the agent did"
             )
         events = await self._api.run_events(self._agent_id, run_id)
         if unfinished(events):  # the end of an action may be stored a moment after the end of the run
@@ -328,7 +324,7 @@ class ElizaosAgent:
             events = await self._api.run_events(self._agent_id, run_id)
         if not ended(events):
             found = "no events" if not events else "no RUN_ENDED among its events"
-            raise AgentError(f"{self._name}: the run of this turn has {found}, so it is unknown what the agent did")
+            raise AgentError(f"{self.name}: the run of this turn has {found}, so it is unknown what the agent did")
         report_run(events, self._reporter, started_ms=began_ms)
 
     async def _finished_run(self, trial: TrialContext, deadline: float | None) -> str | None:

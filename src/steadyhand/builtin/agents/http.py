@@ -90,17 +90,13 @@ class HttpAgent:
     uses_plugins: bool = False
 
     def __init__(self, settings: AgentSettings, options: HttpAgentOptions, client: ChatModel) -> None:
-        self._name: str = f"http:{shown_url(settings.target)}"
-        self._client: _AskedOnce = _AskedOnce(client, self._name)
+        self.name: str = f"http:{shown_url(settings.target)}"
+        self._client: _AskedOnce = _AskedOnce(client, self.name)
         self._options = options
         self._trial: TrialContext | None = None
         self._turns = 0
         self.session: str = str(uuid.uuid4())
         self.shows: Shows = options.shows
-
-    @property
-    def name(self) -> str:
-        return self._name
 
     async def open(self, trial: TrialContext) -> None:
         self._trial = trial
@@ -111,7 +107,7 @@ class HttpAgent:
         if response.tool_calls:
             asked = ", ".join(call.name for call in response.tool_calls)
             raise AgentError(
-                f"{self._name} asks for the tools {asked} to be run; an `http` agent runs its own. To test a bare "
+                f"{self.name} asks for the tools {asked} to be run; an `http` agent runs its own. To test a bare "
                 "model with tools, use the `runtime` agent with it as --model"
             )
         return Reply(text=response.text)
@@ -126,7 +122,7 @@ class HttpAgent:
     def headers(self, trial: TrialContext, turn: int) -> dict[str, str]:
         """Headers that identify the trial and give the addresses of its services and traces."""
         own = {
-            name: filled_addresses(value, trial.addresses.names, f"{self._name}: headers.{name}")
+            name: filled_addresses(value, trial.addresses.names, f"{self.name}: headers.{name}")
             for name, value in self._options.headers.items()
             if "{" in value
         }
@@ -148,11 +144,7 @@ class _AskedOnce:
 
     def __init__(self, client: ChatModel, name: str) -> None:
         self._client = client
-        self._name = name
-
-    @property
-    def name(self) -> str:
-        return self._name
+        self.name: str = name
 
     async def attempt(self, request: ChatRequest, *, zero: float) -> ChatResponse:
         try:
@@ -219,7 +211,7 @@ class TemplateAgent(HttpAgent):
         try:
             await endpoint.attempt(request, zero=time.perf_counter())
         except ModelError as error:
-            raise AgentError(f"{self._name}: the {which} of its session failed: {error}") from error
+            raise AgentError(f"{self.name}: the {which} of its session failed: {error}") from error
 
     def _values(self, trial: TrialContext, turn: Turn | None) -> dict[str, Any]:
         messages = () if turn is None else turn.messages
@@ -237,9 +229,9 @@ class TemplateAgent(HttpAgent):
         try:
             found = at_path(answer, self._options.session or "")
         except LookupError as error:
-            raise AgentError(f"{self._name}: option session: {error}") from error
+            raise AgentError(f"{self.name}: option session: {error}") from error
         if not isinstance(found, str | int):
-            raise AgentError(f"{self._name}: option session points to a {type(found).__name__}; expected text")
+            raise AgentError(f"{self.name}: option session points to a {type(found).__name__}; expected text")
         self.session = str(found)
 
     def _steps_at(self, answer: Any, path: str) -> list[AgentStep]:
@@ -255,12 +247,12 @@ class TemplateAgent(HttpAgent):
                 outer = None
             held = [str(name) for name in cast("dict[Any, Any]", outer)] if isinstance(outer, dict) else []
             if not isinstance(outer, dict) or last.lstrip("-").isdigit() or get_close_matches(last, held, cutoff=0.75):
-                raise AgentError(f"{self._name}: option tool_calls: {error}") from error
+                raise AgentError(f"{self.name}: option tool_calls: {error}") from error
             return []
         try:
             calls = tool_calls(found)
         except AgentError as error:
-            raise AgentError(f"{self._name}: {error}") from error
+            raise AgentError(f"{self.name}: {error}") from error
         steps: list[AgentStep] = []
         for number, (call, entry) in enumerate(zip(calls, cast("list[Any]", found or ()), strict=True), start=1):
             call_id = call.id or f"call {number}"

@@ -42,14 +42,10 @@ class StreamingCall:
         guard: Callable[[Awaitable[Any]], Awaitable[Any]],
         blame: Callable[[BaseException, str], AgentError],
     ) -> None:
-        self._name = name
+        self.name: str = name
         self._begin = begin
         self._guard = guard
         self._blame = blame
-
-    @property
-    def name(self) -> str:
-        return self._name
 
     async def attempt(self, request: ChatRequest, *, zero: float) -> ChatResponse:
         """Raises `AgentError` for what the agent raises, and for a piece that is not text."""
@@ -121,12 +117,12 @@ class CallableAgent:
 
         Raises `SetupError` if the target cannot be imported, or has a required parameter that we do not provide.
         """
-        self._name: str = f"python:{target}"
+        self.name: str = f"python:{target}"
         self._limits: CallLimits = limits
         self._target: PythonTarget = (
             find_target(target, folder) if found is None else PythonTarget(found=found, file=file_of(found))
         )
-        self._shape: AgentCalls = shape_of(self._target.found, f"agent {self._name}")
+        self._shape: AgentCalls = shape_of(self._target.found, f"agent {self.name}")
         self.reports_actions: bool = False
         """Whether the last returned value included its actions."""
         self._instance: Any = None
@@ -135,10 +131,6 @@ class CallableAgent:
         self._workspace: Path | None = None
         self._calls: list[CallArguments] = []
         self._turns: int = 0
-
-    @property
-    def name(self) -> str:
-        return self._name
 
     @property
     def names(self) -> frozenset[str]:
@@ -150,7 +142,7 @@ class CallableAgent:
         self._reporter = TrajectoryReporter(trial)
         if "workspace" in self._shape.names:
             try:
-                self._workspace = await workspace_of(trial, f"{self._name} asks for `workspace`")
+                self._workspace = await workspace_of(trial, f"{self.name} asks for `workspace`")
             except AgentError as error:
                 raise AgentError(f"{error}; ask for `environment` instead") from error
         if self._shape.made is not None:
@@ -177,13 +169,13 @@ class CallableAgent:
             self.reports_actions = returned.tells
             self._reporter.taken(returned.steps)
             for note in returned.notes:
-                self._reporter.note(f"{self._name}: {note}")
+                self._reporter.note(f"{self.name}: {note}")
             for warning in returned.warnings:
-                self._reporter.note(f"{self._name}: {warning}", level="warning")
+                self._reporter.note(f"{self.name}: {warning}", level="warning")
             for each in (offer, *self._calls):
                 each.check()
         except (AgentError, UnreadableValue) as error:
-            raise AgentError(f"{self._name}: {error}") from error
+            raise AgentError(f"{self.name}: {error}") from error
         else:
             reply = returned.reply
             text = plain_text(reply.text)
@@ -217,11 +209,11 @@ class CallableAgent:
         try:
             return await self._limited(on_loop if callee.on_loop else bound, callee, self._limits.turn_s, None)
         except AgentError as error:
-            raise AgentError(f"{self._name}, {name}: {error}") from error
+            raise AgentError(f"{self.name}, {name}: {error}") from error
 
     async def _limited(self, call: Callable[[], Any], callee: Callee, limit_s: float | None, turn: Turn | None) -> Any:
         """The result of the call. Raises `AgentError`, or a `TrialError` that passed through the agent's code."""
-        thread = None if callee.on_loop else FunctionThread(lambda: _text_of_pieces(call()), f"steadyhand {self._name}")
+        thread = None if callee.on_loop else FunctionThread(lambda: _text_of_pieces(call()), f"steadyhand {self.name}")
         limit = asyncio.timeout(limit_s)
         try:
             async with limit:
@@ -235,7 +227,7 @@ class CallableAgent:
             if task is not None and not task.cancelling():
                 raise self._blame(error, "raised") from error
             if thread is not None and self._reporter is not None and (stuck := self._stuck(thread)):
-                self._reporter.note(f"{self._name} ran out of time{stuck}", level="warning")
+                self._reporter.note(f"{self.name} ran out of time{stuck}", level="warning")
             raise
         except TrialError:
             raise
@@ -255,7 +247,7 @@ class CallableAgent:
         if turn is not None and (callee.streams or hasattr(value, "__aiter__")):
             trial = self._opened()
             begin = call if callee.streams else value.__aiter__
-            stream = StreamingCall(self._name, begin, self._guard, self._blame)
+            stream = StreamingCall(self.name, begin, self._guard, self._blame)
             response = await trial.call(stream, ChatRequest(messages=turn.messages, seed=trial.seed, purpose="agent"))
             return response.text
         return value

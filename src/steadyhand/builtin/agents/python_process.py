@@ -55,7 +55,7 @@ class ProcessAgent:
 
     def __init__(self, settings: AgentSettings) -> None:
         """Raises `SetupError` if the target cannot be imported, or has a required parameter that we do not provide."""
-        self._name: str = f"python:{settings.target}"
+        self.name: str = f"python:{settings.target}"
         options = read_options(PythonOptions, settings.options, f"agent python:{settings.target}")
         self._limit_s: float = options.timeout_s
         read_target(settings.target, settings.folder)  # starting a process for nothing takes long
@@ -75,10 +75,6 @@ class ProcessAgent:
         self._hung: bool = False
 
     @property
-    def name(self) -> str:
-        return self._name
-
-    @property
     def shows(self) -> Shows:
         return self._sight.shows
 
@@ -90,15 +86,15 @@ class ProcessAgent:
 
     async def open(self, trial: TrialContext) -> None:
         self._trial = trial
-        own = await trial_places(trial, self._spec.env, wanted_by=self._name)
+        own = await trial_places(trial, self._spec.env, wanted_by=self.name)
         child = self._child = self._pool.take(self._spec, self.reserve_workspaces())
         if self.isolation == "watched":
             here = isinstance(trial.environment, OnThisMachine)
-            child.watched(await workspace_of(trial, self._name) if here else None)
+            child.watched(await workspace_of(trial, self.name) if here else None)
         requests = child.begin(trial, own)
         child.trials += 1
         if child.trials == 1:
-            note = f"{self._name}: the first trial of its process"
+            note = f"{self.name}: the first trial of its process"
             trial.emit(Noted(at_ms=trial.elapsed_ms(), message=note, level="debug", topic=COLD_START))
         if not child.loaded:
             await self._ask(child, "load", self._spec.load, LOAD_S)
@@ -129,7 +125,7 @@ class ProcessAgent:
                     why = read(await self._ask(child, "close", [], self._limit_s), str)
                     healthy = not why
                     if trial is not None and why and self._pool.is_news(why):
-                        note = f"{self._name}: its process is not used again, so later trials start cold: {why}"
+                        note = f"{self.name}: its process is not used again, so later trials start cold: {why}"
                         trial.emit(Noted(at_ms=trial.elapsed_ms(), message=note, level="warning"))
             finally:
                 printed = child.output.text()
@@ -145,9 +141,9 @@ class ProcessAgent:
 
     def _ready(self) -> Child:
         if self._child is None:
-            raise AgentError(f"{self._name}: it is closed")
+            raise AgentError(f"{self.name}: it is closed")
         if self._hung:
-            raise AgentError(f"{self._name}: it did not stop its previous turn, so its process was killed")
+            raise AgentError(f"{self.name}: it did not stop its previous turn, so its process was killed")
         return self._child
 
     async def _settle(self, child: Child) -> None:
@@ -168,7 +164,7 @@ class ProcessAgent:
         try:
             number, call = child.channel.begin(what, payload)
         except ConnectionError as error:
-            raise AgentError(f"{self._name}: {await child.cause_of_death()}") from error
+            raise AgentError(f"{self.name}: {await child.cause_of_death()}") from error
         self._call = call
         call.add_done_callback(_looked_at)
         try:
@@ -184,18 +180,18 @@ class ProcessAgent:
         if not done:
             child.kill()
             raise AgentError(
-                f"{self._name}: it did not answer within {limit_s or 0:g} s and did not stop when asked; its "
+                f"{self.name}: it did not answer within {limit_s or 0:g} s and did not stop when asked; its "
                 f"process was killed{child.last_words()}"
             )
         self._call = None
         try:
             return call.result()
         except ConnectionError as error:
-            raise AgentError(f"{self._name}: {await child.cause_of_death()}") from error
+            raise AgentError(f"{self.name}: {await child.cause_of_death()}") from error
         except TrialError:
             raise
         except Exception as error:
-            raise AgentError(f"{self._name}: raised {type(error).__name__}: {error}") from error
+            raise AgentError(f"{self.name}: raised {type(error).__name__}: {error}") from error
 
 
 def _looked_at(call: asyncio.Future[Any]) -> None:

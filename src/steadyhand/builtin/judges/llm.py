@@ -50,7 +50,7 @@ class LlmJudge:
         timeout_s: float | None = None,
     ) -> None:
         self._models = models
-        self._name = name
+        self.name: str = name
         self._tested = tested
         self._default_votes = default_votes
         self._max_tokens = max_tokens
@@ -58,12 +58,8 @@ class LlmJudge:
         self._accepted: dict[tuple[str, str], AnswerMode] = {}
 
     @property
-    def name(self) -> str:
-        return self._name
-
-    @property
     def self_judged(self) -> bool:
-        return self._name == self._tested
+        return self.name == self._tested
 
     @property
     def instructions_digest(self) -> str:

@@ -59,8 +59,8 @@ class LocalModel:
 
     def __init__(self, settings: ModelSettings) -> None:
         """Raises `SetupError` if a package or the weights are missing, or a setting is wrong."""
-        self._name = f"local/{settings.name}"
-        options = read_options(LocalModelOptions, settings.options, self._name)
+        self.name: str = f"local/{settings.name}"
+        options = read_options(LocalModelOptions, settings.options, self.name)
         self._max_tokens = options.max_tokens
         self._timeout_s = settings.timeout_s
         self._setup = ServerSetup(
@@ -72,17 +72,13 @@ class LocalModel:
         )
         self._server: LocalServer | None = None
 
-    @property
-    def name(self) -> str:
-        return self._name
-
     async def attempt(self, request: ChatRequest, *, zero: float) -> ChatResponse:
         """Ask once; see `ports.model.ChatModel.attempt`."""
         if request.tools:
             # The server ignores tools if the chat template of the weights does not support them: the
             # model would be blamed for not calling tools that it never saw.
             raise ModelError(
-                f"{self._name} cannot call tools, and {len(request.tools)} were offered; "
+                f"{self.name} cannot call tools, and {len(request.tools)} were offered; "
                 f"use `agent: model`, or a model that can",
                 kind="refused",
             )
@@ -94,7 +90,7 @@ class LocalModel:
             max_tokens=self._max_tokens if request.max_tokens is None else request.max_tokens,
             timeout_s=self._timeout_s if request.timeout_s is None else request.timeout_s,
         )
-        return await self._server.attempt(self._name, request, zero=zero)
+        return await self._server.attempt(self.name, request, zero=zero)
 
     async def close(self) -> None:
         server, self._server = self._server, None

@@ -50,7 +50,7 @@ class BridgedModel:
         from steadyhand.builtin.models import pydantic_ai_messages
 
         self._words = pydantic_ai_messages
-        self._name = name
+        self.name: str = name
         self._model = model
         self._timeout_s = timeout_s
         self._stream = stream
@@ -58,10 +58,6 @@ class BridgedModel:
         self._send_temperature = send_temperature
         self._secrets = secrets
         self._opened: AsyncExitStack | None = None
-
-    @property
-    def name(self) -> str:
-        return self._name
 
     async def attempt(self, request: ChatRequest, *, zero: float) -> ChatResponse:
         """Ask once; see `ports.model.ChatModel.attempt`."""
@@ -161,12 +157,10 @@ class BridgedModel:
         said = self._masked(str(error) or type(error).__name__)
         match error:
             case TimeoutError():
-                return ModelError(
-                    f"{self._name}: no complete answer within {limit:g} s", kind="timeout", retryable=True
-                )
+                return ModelError(f"{self.name}: no complete answer within {limit:g} s", kind="timeout", retryable=True)
             case exceptions.ModelHTTPError():
                 message = self._masked(message_in(error.body) or error.message)
-                endpoint = Endpoint(host=self._name, key_variable="the vendor's key")
+                endpoint = Endpoint(host=self.name, key_variable="the vendor's key")
                 return status_error(
                     endpoint,
                     error.status_code,
@@ -175,14 +169,14 @@ class BridgedModel:
                     headers=error.headers or {},
                 )
             case exceptions.ModelAPIError():
-                return ModelError(f"{self._name}: {said}", kind="connect", retryable=True)
+                return ModelError(f"{self.name}: {said}", kind="connect", retryable=True)
             case exceptions.UserError():
-                return ModelError(f"{self._name} refused the request: {said}", kind="refused")
+                return ModelError(f"{self.name} refused the request: {said}", kind="refused")
             case exceptions.UnexpectedModelBehavior():
-                return ModelError(f"{self._name}: the answer cannot be read: {said}", kind="malformed", retryable=True)
+                return ModelError(f"{self.name}: the answer cannot be read: {said}", kind="malformed", retryable=True)
             case _:
                 return ModelError(
-                    f"{self._name}: {type(error).__name__}: {said}", kind="server", retryable=isinstance(error, OSError)
+                    f"{self.name}: {type(error).__name__}: {said}", kind="server", retryable=isinstance(error, OSError)
                 )
 
     def _masked(self, text: str) -> str:
