@@ -24,7 +24,7 @@ import msgspec
 from steadyhand.errors import SteadyhandError
 from steadyhand.gateway.connection import GatewayRequest, GatewayResponse, json_response, refusal
 from steadyhand.gateway.mocks import split_arguments
-from steadyhand.gateway.server import Address, TrialEndpoint
+from steadyhand.gateway.server import Address, Mount, TrialEndpoint
 from steadyhand.ports.agent import Addresses, TrialContext
 from steadyhand.ports.services import ServiceAnswer, ServiceFault, Services
 from steadyhand.records.base import plain, plain_object
@@ -84,8 +84,8 @@ class _Refused(Exception):
         self.status = status
 
 
-class McpMount:
-    """A `Mount`. An agent is given its address even if there are no tools."""
+class McpMount(Mount):
+    """An agent is given its address even if there are no tools."""
 
     def __init__(self) -> None:
         self._numbers = itertools.count(1)
@@ -93,12 +93,6 @@ class McpMount:
     def addresses(self, address: Address) -> Addresses:
         url = address.url("mcp")
         return Addresses(names={"mcp_url": url}, variables={"STEADYHAND_MCP_URL": url})
-
-    async def settle(self, endpoint: TrialEndpoint) -> None:
-        """Nothing to wait for: an agent waits for its own calls."""
-
-    async def leave(self, endpoint: TrialEndpoint) -> None:
-        """Nothing is kept."""
 
     async def serve(self, request: GatewayRequest, endpoint: TrialEndpoint) -> GatewayResponse:
         if _is_foreign(request):

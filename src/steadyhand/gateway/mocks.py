@@ -14,7 +14,7 @@ import msgspec
 
 from steadyhand.errors import SteadyhandError
 from steadyhand.gateway.connection import GatewayRequest, GatewayResponse, json_response, refusal
-from steadyhand.gateway.server import Address, TrialEndpoint
+from steadyhand.gateway.server import Address, Mount, TrialEndpoint
 from steadyhand.ports.agent import Addresses
 from steadyhand.ports.services import ServiceFault
 from steadyhand.records.base import plain, plain_object, shorten
@@ -24,9 +24,7 @@ _NO_SUCH = {"SERVICE_NOT_FOUND": 404, "METHOD_NOT_FOUND": 404, "BAD_ARGUMENTS": 
 _FAULT = 502
 
 
-class MocksMount:
-    """A `Mount`."""
-
+class MocksMount(Mount):
     def addresses(self, address: Address) -> Addresses:
         url = address.url("mocks")
         return Addresses(names={"mocks_url": url}, variables={"STEADYHAND_MOCKS_URL": url})
@@ -62,12 +60,6 @@ class MocksMount:
             return _fault(fault)
         except SteadyhandError as error:  # the trial has noted it, and ends as an error
             return refusal(500, str(error))
-
-    async def settle(self, endpoint: TrialEndpoint) -> None:
-        """Nothing to wait for: an agent waits for its own calls."""
-
-    async def leave(self, endpoint: TrialEndpoint) -> None:
-        """Nothing is kept."""
 
 
 def read_arguments(body: bytes) -> tuple[list[Any], dict[str, Any]]:

@@ -31,7 +31,7 @@ from steadyhand.gateway.connection import (
     json_response,
     refusal,
 )
-from steadyhand.gateway.server import Address, TrialEndpoint
+from steadyhand.gateway.server import Address, Mount, TrialEndpoint
 from steadyhand.gateway.traffic import traffic_of
 from steadyhand.ports.agent import Addresses
 from steadyhand.ports.model import ChatModel, end_to_end, relay
@@ -61,8 +61,8 @@ _GEMINI_STREAM, _BEDROCK_STREAM = ":streamGenerateContent", "/converse-stream"
 _STREAMS = (_GEMINI_STREAM, _BEDROCK_STREAM)
 
 
-class ModelMount:
-    """A `Mount` of one vendor's interfaces, by the path they are called at."""
+class ModelMount(Mount):
+    """One vendor's interfaces, by the path they are called at."""
 
     def __init__(
         self, name: str, variables: tuple[str, ...], keys: tuple[str, ...], interfaces: dict[str, Interface]
@@ -112,12 +112,6 @@ class ModelMount:
         """By the path, or by how it ends, where a model's name stands before that."""
         ends = (found for known, found in self._interfaces.items() if known[0] in ":/" and path.endswith(known))
         return self._interfaces.get(path) or next(ends, None)
-
-    async def settle(self, endpoint: TrialEndpoint) -> None:
-        """A turn's calls end with the turn, because the agent has waited for them."""
-
-    async def leave(self, endpoint: TrialEndpoint) -> None:
-        """Nothing is kept."""
 
 
 def openai_mount() -> ModelMount:

@@ -83,12 +83,10 @@ class Mount(Protocol):
     async def serve(self, request: GatewayRequest, endpoint: TrialEndpoint) -> GatewayResponse: ...
 
     async def settle(self, endpoint: TrialEndpoint) -> None:
-        """The agent has ended a turn: wait, for a limited time, for data in transit."""
-        ...
+        """The agent has ended a turn: wait, for a limited time, for data in transit. An agent waits for its calls."""
 
     async def leave(self, endpoint: TrialEndpoint) -> None:
         """The agent is closed and the trial is about to end. Emit remaining events, and forget the endpoint."""
-        ...
 
 
 @runtime_checkable

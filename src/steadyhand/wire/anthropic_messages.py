@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 import msgspec
@@ -24,6 +24,7 @@ from steadyhand.records.chat import (
 from steadyhand.wire.dialect import (
     EVENT_STREAM,
     AnswerStream,
+    Interface,
     VendorWire,
     client_body,
     encode,
@@ -352,9 +353,7 @@ _AT_THE_PROVIDER = ("web_search", "web_fetch", "code_execution", "tool_search")
 """Tools that the provider runs itself."""
 
 
-class AnthropicMessages:
-    """An `Interface`."""
-
+class AnthropicMessages(Interface):
     dialect: ClassVar[WireDialect] = "anthropic_messages"
     stream_type: ClassVar[str] = EVENT_STREAM
 
@@ -388,9 +387,6 @@ class AnthropicMessages:
 
     def stream(self, body: Mapping[str, Any], known: ChatResponse | None = None) -> AnswerStream:
         return _Blocks(_head(known, body))
-
-    def filter(self, body: Mapping[str, Any]) -> Callable[[bytes], bytes] | None:
-        return None
 
 
 class _Blocks:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 from steadyhand.records.chat import ChatRequest, ChatResponse, FinishReason, Message, ToolSpec, WireDialect
 from steadyhand.wire.dialect import (
     AnswerStream,
+    Interface,
     encode,
     finish_of,
     number,
@@ -29,9 +30,7 @@ _REASONS = {
 _TEXT_HEADER = 7
 
 
-class BedrockConverse:
-    """An `Interface`."""
-
+class BedrockConverse(Interface):
     dialect: ClassVar[WireDialect] = "bedrock_converse"
     stream_type: ClassVar[str] = "application/vnd.amazon.eventstream"
 
@@ -62,9 +61,6 @@ class BedrockConverse:
 
     def stream(self, body: Mapping[str, Any], known: ChatResponse | None = None) -> AnswerStream:
         return _Frames()
-
-    def filter(self, body: Mapping[str, Any]) -> Callable[[bytes], bytes] | None:
-        return None
 
 
 class _Frames:

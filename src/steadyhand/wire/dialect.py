@@ -118,7 +118,7 @@ class Interface(Protocol):
 
     def filter(self, body: Mapping[str, Any]) -> Callable[[bytes], bytes] | None:
         """A filter that removes from a provider's stream, chunk by chunk, what the client did not request."""
-        ...
+        return None
 
 
 def events(interface: Interface, response: ChatResponse, body: Mapping[str, Any]) -> bytes:

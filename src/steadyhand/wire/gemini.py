@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, cast
 
 from steadyhand.records.chat import ChatRequest, ChatResponse, FinishReason, Message, ToolCall, ToolSpec, WireDialect
@@ -11,6 +11,7 @@ from steadyhand.records.tool_result import has_failed
 from steadyhand.wire.dialect import (
     EVENT_STREAM,
     AnswerStream,
+    Interface,
     encode,
     finish_of,
     number,
@@ -24,8 +25,8 @@ from steadyhand.wire.dialect import (
 _REASONS = {FinishReason.LENGTH: "MAX_TOKENS", FinishReason.CONTENT_FILTER: "SAFETY", FinishReason.REFUSAL: "SAFETY"}
 
 
-class Gemini:
-    """An `Interface`. Calls without an id are paired with their results in order, by name."""
+class Gemini(Interface):
+    """Calls without an id are paired with their results in order, by name."""
 
     dialect: ClassVar[WireDialect] = "gemini"
     stream_type: ClassVar[str] = EVENT_STREAM
@@ -63,9 +64,6 @@ class Gemini:
 
     def stream(self, body: Mapping[str, Any], known: ChatResponse | None = None) -> AnswerStream:
         return _Chunks()
-
-    def filter(self, body: Mapping[str, Any]) -> Callable[[bytes], bytes] | None:
-        return None
 
 
 class _Chunks:

@@ -23,6 +23,7 @@ from steadyhand.records.chat import (
 from steadyhand.wire.dialect import (
     EVENT_STREAM,
     AnswerStream,
+    Interface,
     VendorWire,
     client_body,
     encode,
@@ -364,9 +365,7 @@ _WORDS = {
 }
 
 
-class OpenAIChat:
-    """An `Interface`."""
-
+class OpenAIChat(Interface):
     dialect: ClassVar[WireDialect] = "openai_chat"
     stream_type: ClassVar[str] = EVENT_STREAM
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 import msgspec
@@ -24,6 +24,7 @@ from steadyhand.wire.dialect import (
     EVENT_STREAM,
     AnswerStream,
     BadRequest,
+    Interface,
     VendorWire,
     client_body,
     encode,
@@ -300,8 +301,8 @@ _CUT = {FinishReason.LENGTH: "max_output_tokens", FinishReason.CONTENT_FILTER: "
 _ROLES: dict[str, Role] = {"developer": "system", "system": "system", "assistant": "assistant"}
 
 
-class OpenAIResponses:
-    """An `Interface`. Nothing is stored between calls, so a client must send the whole exchange each time."""
+class OpenAIResponses(Interface):
+    """Nothing is stored between calls, so a client must send the whole exchange each time."""
 
     dialect: ClassVar[WireDialect] = "openai_responses"
     stream_type: ClassVar[str] = EVENT_STREAM
@@ -348,9 +349,6 @@ class OpenAIResponses:
     def stream(self, body: Mapping[str, Any], known: ChatResponse | None = None) -> AnswerStream:
         refused = known is not None and known.finish_reason is FinishReason.REFUSAL
         return _ResponseEvents(self, body, refused=refused)
-
-    def filter(self, body: Mapping[str, Any]) -> Callable[[bytes], bytes] | None:
-        return None
 
 
 class _ResponseEvents:
