@@ -120,7 +120,17 @@ def _quoted_step(value: Any) -> str:
     return _path_step(value, r"""[^'"\\]+""")
 
 
+_READ_AGAIN = (
+    r"(?:(?:(?:\A|[;&|({\n]|(?<!\S)(?:then|do|else|if|while|until|time|command|builtin|sudo|env|exec|!)\s)\s*(?:\w+=\S*\s+)*"
+    r"(?:eval|let|trap|unset|read|readarray|mapfile|getopts|wait|source|printf\s+-v|(?:test|\[)\s+-v"
+    r"|(?:declare|typeset|local|readonly|export)(?:\s+-\w*[in]|\s*\Z)))|(?<![\w$-])\w*sh\s+(?:-\w+\s+)*-\w*c)(?![\w.=-])"
+    r"(?:\"(?:\\.|[^\"\\])*\"|'[^']*'|[^;&|\n\"'])*\Z"
+)
+"""Shell commands that take a word for a program, an expression or a variable, so that quotes do not keep it a text:
+`let x='a[$(reboot)]'` runs what is in the brackets. So does what stands between `[[` and `]]`, and a subscript."""
 _STRING = r'"(?:\\.|[^"\\])*"|' + r"'(?:\\.|[^'\\])*'"
+_ASSIGNED = re.compile(r"(?<![\w-])\w+\+?=\Z")
+_COMPUTED = re.compile(r"\[\[|\(\(|\$\[|(?<![\w./$-])(?:eval|let|trap)(?![\w.=-])")
 _C_COMMENT = r"/\*.*?\*/"
 
 
@@ -168,7 +178,7 @@ def _syntaxes() -> Mapping[str, _Syntax]:
             _tokens(
                 r'"(?:\\.|[^"\\])*"|' + r"'[^']*'|`[^`]*`|(?<![^\s;&|()])#[^\n]*\n|\\.",
                 r"[\"'`\\]|(?<![^\s;&|()])#",
-                r"<<|\(\(|\$\[|\$'",
+                rf"<<|\(\(|\$\[|\$'|\[\[(?:(?!\]\]).)*\Z|\w\[[^\]\s]*\Z|{_READ_AGAIN}",
             ),
             re.compile(r"[\\$]"),
             _shell,
@@ -192,8 +202,10 @@ def quoting(language: str, before: str, after: str) -> Callable[[Any], str]:
     for token in syntax.tokens.finditer(before):
         if token.lastgroup is not None:
             where = "within" if token.lastgroup == "open" else "after"
-            message = f"{where} `{token[0]}`, it cannot be told what the value would be in {syntax.name}"
+            message = f"{where} `{token[0].strip()[:30]}`, it cannot be told what the value would be in {syntax.name}"
             raise CannotQuote(f"{message}; {syntax.remedy}, or add `| raw`")
+    if language == "shell" and _ASSIGNED.search(before) and (found := _COMPUTED.search(after)) is not None:
+        raise CannotQuote(f"`{found[0]}` may compute with the variable, which runs a value such as `a[$(reboot)]`")
     if syntax.glue.match(before[-1:]) or (language != "shell" and syntax.glue.match(after[:1])):
         raise CannotQuote(f"it is joined to what stands beside it in {syntax.name}; {syntax.remedy}, or add `| raw`")
     return syntax.literal
