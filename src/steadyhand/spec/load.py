@@ -301,7 +301,8 @@ class _Reader:
         elif is_part_file(document.data):
             self._part_files.append((file, document))
         elif file.must_load:
-            self._refuse(document, findings)
+            if not findings.failed:  # else what it extends is at fault
+                self._refuse(document, findings)
         elif not _is_script(document.data):
             self.other.append(file.file)
 
@@ -424,6 +425,7 @@ class Identified(msgspec.Struct):
     id: str
     scenarios: list[Scenario]
     path: str
+    name: str
     id_place: Place
     defaulted: bool
 
@@ -432,7 +434,7 @@ class Identified(msgspec.Struct):
         first, defaulted = scenarios[0], "id" not in document.data
         id_ = first.id if first.case is None else first.case.base_id
         place = first.place if defaulted else document.locate(("id",))
-        return cls(id=id_, scenarios=scenarios, path=path, id_place=place, defaulted=defaulted)
+        return cls(id=id_, scenarios=scenarios, path=path, name=document.file, id_place=place, defaulted=defaulted)
 
     def under(self, id_: str) -> list[Scenario]:
         """The scenarios with this id instead."""
@@ -450,7 +452,7 @@ def settle_ids(entries: Sequence[Identified]) -> tuple[list[list[Scenario]], lis
     Duplicate ids made from file names get a folder prefix. Of two files with the same id the first is kept.
     """
     counts = Counter(entry.id for entry in entries)
-    first: dict[str, Place] = {}
+    first: dict[str, Identified] = {}
     kept: list[list[Scenario]] = []
     problems: list[Problem] = []
     for entry in entries:
@@ -459,12 +461,18 @@ def settle_ids(entries: Sequence[Identified]) -> tuple[list[list[Scenario]], lis
         ids = dict.fromkeys([id_, *(scenario.id for scenario in scenarios)])
         taken = next((each for each in ids if each in first), None)
         if taken is None:
-            first.update(dict.fromkeys(ids, entry.id_place))
+            first.update(dict.fromkeys(ids, entry))
             kept.append(scenarios)
             continue
         kept.append([])
         remedy = "give one of them an `id`" if entry.defaulted else "ids must be unique across all files of a run"
-        message = f"id `{taken}` is already used at {first[taken]}; {remedy}"
+        other = first[taken]
+        used = (
+            f"at {other.id_place}"
+            if other.id_place != entry.id_place
+            else f"by {other.name}, as {entry.name} has it too"
+        )
+        message = f"id `{taken}` is already used {used}; {remedy}"
         problems.append(Problem(place=entry.id_place, message=message, code="duplicate-id"))
     return kept, problems
 

@@ -99,6 +99,20 @@ def test_a_mistake_is_told_where_it_is_written(read, own, base, expected):
     assert read(own, base).errors, "nor is it lost in a folder"
 
 
+@pytest.mark.parametrize("extended", ["none.yaml", "[base.yaml]", "5", "own.yaml", "."])
+def test_a_file_that_cannot_be_extended_is_the_one_mistake(read, extended):
+    """What kind of file it is cannot be told then, and is no second mistake."""
+    loaded = read(f"extends: {extended}\nid: SCN-C-001\n", BASE, "own.yaml")
+    assert len(loaded.errors) == 1, loaded.errors
+
+
+def test_an_id_that_two_scenarios_inherit_is_told_with_both(read, tmp_path):
+    (tmp_path / "other.yaml").write_text(OWN.replace("id: SCN-C-001\n", ""))
+    loaded = read(OWN.replace("id: SCN-C-001\n", ""), f"id: SCN-C-007\n{BASE}")
+    (error,) = loaded.errors
+    assert "id `SCN-C-007` is already used by other.yaml, as own.yaml has it too" in str(error)
+
+
 def test_cases_may_be_in_either_file(read):
     loaded = read(OWN.replace("hi", "'{{ word }}'"), f"{BASE}cases: [{{id: a, word: x}}, {{id: b, word: y}}]\n")
     assert [each.id for each in loaded.scenarios] == ["SCN-C-001[a]", "SCN-C-001[b]"]
