@@ -32,6 +32,7 @@ CODES: dict[str, str] = {
     "silence-passes": "an empty reply passes the whole scenario",
     "cases-alike": "a good answer to one case passes every check of another",
     "no-judge-criterion": "a meaning check has nothing to ask a judge where the reader is not sure",
+    "unfilled-placeholder": "a check has a placeholder, and the scenario no cases",
     "unused-mock": "another mock always answers in place of this one",
     "unused-persona": "a simulated user never speaks",
     "unknown-lint-code": "`x-lint-ignore` names a code that does not exist",

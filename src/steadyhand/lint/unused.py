@@ -1,11 +1,12 @@
-"""Lint: what is set up and can never be used."""
+"""Lint: what is set up and can never be used, or has no effect."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from steadyhand.records.location import Problem
-from steadyhand.records.scenario import Converse, Mock, Scenario, Step
+from steadyhand.records.scenario import Converse, Mock, Scenario, Step, leaf_specs
 
 
 def lint_unused(scenario: Scenario) -> Iterator[Problem]:
@@ -16,9 +17,22 @@ def lint_unused(scenario: Scenario) -> Iterator[Problem]:
             name = f"{mock.service}.{mock.method}" if mock.service else mock.method
             message = f"the mock at {covering.place} always answers for {name} in place of this one; give one a `when`"
             yield Problem(place=mock.place, message=message, code="unused-mock", level="warning")
+    if scenario.case is None:
+        yield from _unfilled(scenario)
     for step in scenario.steps:
         if (problem := _persona(step)) is not None:
             yield problem
+
+
+def _unfilled(scenario: Scenario) -> Iterator[Problem]:
+    """Placeholders in checks of a scenario without cases, such as those of a part that others use with cases."""
+    for spec in leaf_specs(scenario):
+        if (found := _PLACEHOLDER.search(repr(spec.params))) is not None:
+            message = f"`{found[0]}` is plain text here: a placeholder has a value only in a scenario with `cases`"
+            yield Problem(place=spec.place, message=message, code="unfilled-placeholder", level="warning")
+
+
+_PLACEHOLDER = re.compile(r"(?<!\$)\{\{ *[\w.]+ *(?:\| *raw *)?\}\}")
 
 
 def _covers(first: Mock, other: Mock) -> bool:

@@ -7,8 +7,11 @@ from msgspec.structs import replace
 
 from steadyhand.lint.unused import lint_unused
 from steadyhand.records.chat import Message
+from steadyhand.records.evaluation import EvaluationSpec
 from steadyhand.records.location import Place
 from steadyhand.records.scenario import (
+    Ask,
+    CaseOrigin,
     ConversationConfig,
     Converse,
     Mock,
@@ -31,6 +34,32 @@ def found(*mocks: Mock, task: Converse | None = None) -> list[tuple[int, str]]:
     steps = () if task is None else (Step(index=0, name="s", place=FILE, task=task),)
     scenario = Scenario(id="s", name="s", description="", place=FILE, digest="0", steps=steps, setup=Setup(mocks=mocks))
     return [(problem.place.line, problem.code) for problem in lint_unused(scenario)]
+
+
+@pytest.mark.parametrize(
+    ("value", "case", "is_found"),
+    [
+        ("{{ finding }}", False, True),
+        ("no {{age|raw}}", False, True),
+        ("{{ finding }}", True, False),
+        ("${{ secrets.KEY }}", False, False),
+        ("{{", False, False),
+        ('{"a": {"b": {}}}', False, False),
+    ],
+)
+def test_a_placeholder_in_a_check_has_a_value_only_with_cases(value: str, case: bool, is_found: bool) -> None:
+    spec = EvaluationSpec(type="not_contains", place=FILE, params={"value": value})
+    task = Ask(messages=HELLO)
+    scenario = Scenario(
+        id="s",
+        name="s",
+        description="",
+        place=FILE,
+        digest="0",
+        steps=(Step(index=0, name="s", place=FILE, task=task, evaluations=(spec,)),),
+        case=CaseOrigin(name="a", base_id="s", place=FILE) if case else None,
+    )
+    assert [problem.code for problem in lint_unused(scenario)] == (["unfilled-placeholder"] if is_found else [])
 
 
 @pytest.mark.parametrize(
