@@ -286,18 +286,24 @@ class _Csv:
         self._rows.writerow([column.name for column in columns])
 
     def add(self, row: Row) -> None:
-        self._rows.writerow([_cell(value) for value in map(_plain, row)])
+        self._rows.writerow([value if type(value) in _AS_IT_IS else _cell(value) for value in row])
 
     def close(self) -> None:
         self._stream.close()
 
 
-def _cell(value: Value) -> str | int | float:
-    if value is None:
-        return ""
+_AS_IT_IS = frozenset((int, type(None)))
+"""What the writer of CSV is given unchanged; None is an empty cell."""
+
+
+def _cell(value: Value) -> Value:
+    if isinstance(value, str):
+        if type(value) is str and value.isascii() and value[:1].isalnum():
+            return value  # as most texts, which need no more looking at
+        return csv_cell(plain_text(value))
     if isinstance(value, bool):
         return "true" if value else "false"
-    return csv_cell(value) if isinstance(value, str) else value
+    return _plain(value)
 
 
 def _plain(value: Value) -> Value:
