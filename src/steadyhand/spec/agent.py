@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePath
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from msgspec.structs import replace
 from pydantic import BaseModel, ValidationError
@@ -26,23 +26,17 @@ from steadyhand.records.scenario import (
     Step,
     VerdictPolicy,
 )
-from steadyhand.spec.agent_shapes import (
-    AgentShape,
-    CharacterShape,
-    EvaluationHead,
-    GroupHead,
-    MockShape,
-    PluginShape,
-    RunStepShape,
-)
-from steadyhand.spec.conversation import check_conversation, lower_conversation
 from steadyhand.spec.faults import check_faults
 from steadyhand.spec.groups import group_key, negated, read_group
 from steadyhand.spec.patterns import inspect_pattern
 from steadyhand.spec.setup import check_services, digest_with, lower_setup, read_sql, read_virtual_fs
+from steadyhand.spec.shared_shapes import EvaluationHead, GroupHead, PluginShape
 from steadyhand.spec.validation import FieldPath, Findings, advice, describe, has_misspelt, lowered, mappings, validate
 from steadyhand.spec.yaml import Document
 from steadyhand.suggestion import nearest
+
+if TYPE_CHECKING:
+    from steadyhand.spec.agent_shapes import AgentShape, CharacterShape, RunStepShape
 
 Catalogue = Mapping[str, type[BaseModel]]
 Specs = dict[tuple[int, str], tuple[EvaluationSpec, ...]]
@@ -116,6 +110,8 @@ def plugin_refs(document: Document) -> tuple[PluginRef, ...]:
 
 def read_agent(document: Document, findings: Findings, vocabulary: Vocabulary) -> Scenario | None:
     """The scenario, or None when `findings` holds an error."""
+    from steadyhand.spec.agent_shapes import AgentShape  # slow to import, and no decision needs it
+
     data = cast("dict[str, Any]", document.data)
     shape = validate(AgentShape, data, (), findings)
     _check_rules(data, vocabulary, findings)
@@ -326,6 +322,8 @@ def _check_mock(mock: dict[str, Any], path: FieldPath, findings: Findings) -> No
         _check_parameters(cast("dict[str, Any]", schema), (*path, "parameters"), findings)
     if any(key in mock for key in _ANSWERS):
         return
+    from steadyhand.spec.agent_shapes import MockShape
+
     known = [field.alias or name for name, field in MockShape.model_fields.items()]
     if has_misspelt(mock, known, _ANSWERS):
         return
@@ -365,6 +363,8 @@ def _patterns(schema: Any) -> Iterator[str]:
 def _check_step(step: dict[str, Any], path: FieldPath, findings: Findings) -> None:
     given = [key for key in ("input", "code", "conversation") if step.get(key) is not None]
     if not given:
+        from steadyhand.spec.agent_shapes import RunStepShape
+
         if not has_misspelt(step, RunStepShape.model_fields, {"input", "code", "conversation"}):
             message = "the step does nothing; expected `input`, `code` or `conversation`"
             findings.error(path, message, "missing-key")
@@ -375,6 +375,8 @@ def _check_step(step: dict[str, Any], path: FieldPath, findings: Findings) -> No
         findings.warning((*path, "lang"), "has no effect without `code`", "unused-key", key=True)
     conversation = step.get("conversation")
     if isinstance(conversation, dict):
+        from steadyhand.spec.conversation import check_conversation
+
         opened = bool(step.get("input"))
         check_conversation(cast("dict[str, Any]", conversation), (*path, "conversation"), findings, opened=opened)
 
@@ -438,6 +440,8 @@ def _lower(document: Document, shape: AgentShape, specs: Specs, *, setup: Setup,
 def _step(document: Document, index: int, shape: RunStepShape, specs: Specs) -> Step:
     task: Ask | RunCode | Converse
     if shape.conversation is not None:
+        from steadyhand.spec.conversation import lower_conversation
+
         config = lower_conversation(
             shape.conversation,
             document,

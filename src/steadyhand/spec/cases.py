@@ -19,11 +19,11 @@ from pydantic import BaseModel
 from steadyhand.records.location import Place, Problem
 from steadyhand.records.scenario import CaseOrigin, Scenario
 from steadyhand.spec.agent import Catalogue
-from steadyhand.spec.agent_shapes import CasesShape
 from steadyhand.spec.discovery import nearest_file
 from steadyhand.spec.matrix_axes import show_value
 from steadyhand.spec.patterns import is_blank
 from steadyhand.spec.quoting import CannotQuote
+from steadyhand.spec.shared_shapes import CasesShape
 from steadyhand.spec.tables import Table, TableError, TableRow, inline_table, read_table
 from steadyhand.spec.template import TextTemplate, find_templates
 from steadyhand.spec.validation import FieldPath, Findings, advice, show_path, validate, with_value

@@ -20,7 +20,7 @@ from steadyhand.records.config import (
     bounds_of,
     declared_by,
 )
-from steadyhand.spec.agent_shapes import PluginShape
+from steadyhand.spec.shared_shapes import PluginShape
 from steadyhand.spec.validation import ReasoningTags, Shape
 
 _BOUNDS = ("ge", "gt", "le", "lt", "min_length")

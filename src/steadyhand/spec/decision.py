@@ -36,7 +36,10 @@ from steadyhand.spec.agent import (
     unknown_name,
     with_empty_ok,
 )
-from steadyhand.spec.agent_shapes import (
+from steadyhand.spec.groups import group_key, negated, read_group
+from steadyhand.spec.patterns import PatternFinding, inspect_pattern, is_blank, matches
+from steadyhand.spec.quoting import CHECK, FIXED, PROSE, Written
+from steadyhand.spec.shared_shapes import (
     CASES,
     EXTENDS,
     VARIANTS,
@@ -46,9 +49,6 @@ from steadyhand.spec.agent_shapes import (
     Prose,
     VariantsShape,
 )
-from steadyhand.spec.groups import group_key, negated, read_group
-from steadyhand.spec.patterns import PatternFinding, inspect_pattern, is_blank, matches
-from steadyhand.spec.quoting import CHECK, FIXED, PROSE, Written
 from steadyhand.spec.validation import (
     FieldPath,
     Findings,

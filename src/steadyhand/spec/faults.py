@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from msgspec.structs import replace
 
 from steadyhand.records.scenario import FAULTS, FaultKind, Mock, Scenario, Setup
-from steadyhand.spec.agent_shapes import SetupShape
 from steadyhand.spec.validation import Findings
+
+if TYPE_CHECKING:
+    from steadyhand.spec.agent_shapes import SetupShape
 
 DATE = re.compile(r"(?<!\d)(\d{4})-(\d\d)-(\d\d)(?!\d)")
 _Declared = Sequence[FaultKind | Literal["all"]]

@@ -22,7 +22,6 @@ from steadyhand.records.evaluation import Rubric
 from steadyhand.records.location import Place, Problem
 from steadyhand.records.scenario import Matrix, Scenario
 from steadyhand.spec.agent import Catalogue, Extend, Vocabulary, read_agent, slug, vocabulary_of
-from steadyhand.spec.agent_shapes import AgentShape
 from steadyhand.spec.discovery import NOT_OURS, Found, discover, skip_notes
 from steadyhand.spec.parts import (
     EXTENDS,
@@ -185,6 +184,7 @@ class ScenarioReader:
         if "cases" not in document.data:
             scenario = read(document, findings)
             return [] if scenario is None else self._checked([scenario], document, findings)
+        from steadyhand.spec.agent_shapes import AgentShape
         from steadyhand.spec.cases import read_cases
         from steadyhand.spec.decision import DecisionShape
 
@@ -237,6 +237,7 @@ class ScenarioReader:
 
 
 def _keys_of(dialect: Literal["agent", "decision"]) -> Mapping[str, Any]:
+    from steadyhand.spec.agent_shapes import AgentShape
     from steadyhand.spec.decision import DecisionShape
 
     return DecisionShape.model_fields if dialect == "decision" else AgentShape.model_fields

@@ -12,11 +12,12 @@ from pydantic import BaseModel
 
 from steadyhand.records.evaluation import GROUPS
 from steadyhand.spec.agent import Catalogue, stands_on_invariant
-from steadyhand.spec.agent_shapes import AgentShape, EvaluationHead, GroupHead
+from steadyhand.spec.agent_shapes import AgentShape
 from steadyhand.spec.config_shapes import ConfigShape
 from steadyhand.spec.decision import DecisionShape
 from steadyhand.spec.matrix import MatrixShape
 from steadyhand.spec.rubric import RubricShape
+from steadyhand.spec.shared_shapes import EvaluationHead, GroupHead
 from steadyhand.spec.validation import Shape
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"

@@ -6,14 +6,16 @@ import hashlib
 import posixpath
 import shlex
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
 from steadyhand.records.scenario import DatabaseSeed, Mock, MockFault, MockWhen, RealService, Setup, is_url
-from steadyhand.spec.agent_shapes import MockShape, SetupShape
 from steadyhand.spec.faults import with_faults
 from steadyhand.spec.validation import FieldPath, Findings, lowered
 from steadyhand.spec.yaml import Document
+
+if TYPE_CHECKING:
+    from steadyhand.spec.agent_shapes import MockShape, SetupShape
 
 MAX_SQL_BYTES = 16 << 20
 _EXPECTED_URL = "expected a URL such as http://127.0.0.1:8000/mcp"

@@ -15,8 +15,8 @@ from pydantic import BaseModel
 
 from steadyhand.records.evaluation import GROUPS
 from steadyhand.spec.agent import Catalogue, stands_on_invariant
-from steadyhand.spec.agent_shapes import EvaluationEntry, EvaluationHead
 from steadyhand.spec.quoting import CHECK, TYPED, UNSYNTACTIC, CannotQuote, Written, as_text, quoting
+from steadyhand.spec.shared_shapes import EvaluationEntry, EvaluationHead
 from steadyhand.spec.validation import FieldPath, Findings, inner_annotation, shape_of
 
 _PLACEHOLDER = re.compile(r"\{\{(?:(?P<literal>\{\{)|\s*(?P<name>[^{}|]*[^{}|\s])\s*(?:\|\s*(?P<filter>\w+)\s*)?\}\})?")

@@ -28,9 +28,9 @@ from steadyhand.records.scenario import (
     evaluation_specs,
 )
 from steadyhand.spec.agent import Catalogue
-from steadyhand.spec.agent_shapes import ChangeShape, SameShape, VariantsShape, VariantTextShape
 from steadyhand.spec.groups import negated
 from steadyhand.spec.matrix_axes import show_value
+from steadyhand.spec.shared_shapes import ChangeShape, SameShape, VariantsShape, VariantTextShape
 from steadyhand.spec.validation import FieldPath, Findings, advice, describe, validate
 from steadyhand.spec.variant_texts import (
     Rewording,

@@ -30,8 +30,8 @@ from steadyhand.plugins.plugin import options_of
 from steadyhand.records.chat import ChatRequest
 from steadyhand.records.config import RunOptions, Selection
 from steadyhand.records.event import ActionTaken, CommandRan, ModelCalled, ServiceCalled
-from steadyhand.spec.agent_shapes import PluginShape
 from steadyhand.spec.config_shapes import CalibrationShape, PriceShape, ProviderShape
+from steadyhand.spec.shared_shapes import PluginShape
 from steadyhand.testing import Answer, ModelServer, Served
 from support.desk import Desk, serving_desk
 from support.e2b_server import E2BServer
