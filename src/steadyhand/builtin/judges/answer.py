@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Never, cast
 
 from steadyhand.judging.bounded_schema import EndlessSchema, bounded_validator
+from steadyhand.judging.data_blocks import defuse
 from steadyhand.judging.expected import contradiction
-from steadyhand.judging.material import defuse
 from steadyhand.ports.agent import Question
 from steadyhand.records.base import Record, shorten
 

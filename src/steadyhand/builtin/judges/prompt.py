@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from steadyhand.judging.material import code_for, data_blocks, defuse
+from steadyhand.judging.data_blocks import code_for, data_blocks, defuse
 from steadyhand.ports.agent import Question
 from steadyhand.records.base import Record, shorten
 from steadyhand.records.chat import Message

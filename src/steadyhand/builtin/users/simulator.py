@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from steadyhand.errors import ModelError
-from steadyhand.judging.material import code_for, data_blocks
+from steadyhand.judging.data_blocks import code_for, data_blocks
 from steadyhand.language.thoughts import answer_of
 from steadyhand.plugins.plugin import UserSettings
 from steadyhand.ports.agent import ASKED_AGAIN, TrialContext

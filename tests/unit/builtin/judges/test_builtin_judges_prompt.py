@@ -4,7 +4,7 @@ import pytest
 
 from steadyhand.builtin.judges.answer import answer_schema
 from steadyhand.builtin.judges.prompt import SHOWN, Prompt, build_prompt, not_shown
-from steadyhand.judging.material import data_blocks, defuse
+from steadyhand.judging.data_blocks import data_blocks, defuse
 from steadyhand.ports.agent import Material, Question
 
 
