@@ -13,7 +13,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
-from functools import cache
+from functools import cache, cached_property
 from itertools import pairwise
 from typing import Any, Literal, TypeVar, cast, get_args, get_origin
 from urllib.parse import parse_qsl, quote, quote_plus, unquote
@@ -73,9 +73,19 @@ class Form:
         self.anchor: str = anchor
         self.data_anchor: bytes = anchor.lower().encode() if data_anchor is None else data_anchor
         self.rare: bytes | None = rare
-        self.text: re.Pattern[str] = re.compile(lead + pattern)
-        # In encoded data the preceding byte may belong to something else, so the lead is not required there.
-        self.data: re.Pattern[bytes] = re.compile(pattern.encode())
+        self._pattern: str = pattern
+        self._lead: str = lead
+
+    # Most runs see nothing that looks like any of these. To compile all of them would take 2 ms of every start.
+
+    @cached_property
+    def text(self) -> re.Pattern[str]:
+        return re.compile(self._lead + self._pattern)
+
+    @cached_property
+    def data(self) -> re.Pattern[bytes]:
+        """In encoded data the preceding byte may belong to something else, so the lead is not required there."""
+        return re.compile(self._pattern.encode())
 
 
 _HEADER_VALUE = r"[\"']?\s*[:=]\s*[\"']?(?:[A-Za-z]+\s+)?([^\s\"',;&<>]{8,})"
@@ -214,17 +224,19 @@ class Trace:
     """What to check further in encoded data if its lower-case form contains `anchor`."""
 
     def __init__(self, anchor: bytes) -> None:
-        forms = [form for form in FORMS if form.data_anchor == anchor]
+        self._forms: list[Form] = [form for form in FORMS if form.data_anchor == anchor]
+        self._name: bytes | None = _NAMES.get(anchor)
         self.anchor: bytes = anchor
-        self.rare: bytes | None = forms[0].rare if len(forms) == 1 else None
-        self.data: tuple[re.Pattern[bytes], ...] = tuple(form.data for form in forms)
-        name = _NAMES.get(anchor)
-        self.name: re.Pattern[bytes] | None = re.compile(name + _TEXT) if name else None
+        self.rare: bytes | None = self._forms[0].rare if len(self._forms) == 1 else None
+
+    @cached_property
+    def _named(self) -> re.Pattern[bytes] | None:
+        return re.compile(self._name + _TEXT) if self._name else None
 
     def found(self, data: bytes, lowered: bytes) -> bool:
-        if any(pattern.search(data) for pattern in self.data):
+        if any(form.data.search(data) for form in self._forms):
             return True
-        return self.name is not None and self.name.search(lowered) is not None
+        return self._named is not None and self._named.search(lowered) is not None
 
 
 TRACES: tuple[Trace, ...] = tuple(
