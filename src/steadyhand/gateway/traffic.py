@@ -177,7 +177,6 @@ class ModelTraffic:
             taken[action_id] = (action, observed)
 
 
-_NO_TOOLS = "its model calls passed the gateway, but offered no tools, so it acts in some other way, if it does"
 _SILENT = "in some turns no model call of the agent passed the gateway, so it is not known what it did in them"
 
 

@@ -173,9 +173,9 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return adjusted
 
 
-def trials_to_tell(pairs: Sequence[Pair], *, alpha: float = 0.05, power: float = 0.8) -> int | None:
-    """Trials per scenario and side needed to detect the observed mean difference, two-sided; None if there is no
-    difference.
+def trials_to_tell(pairs: Sequence[Pair], *, alpha: float = 0.05) -> int | None:
+    """Trials per scenario and side needed to detect the observed mean difference with a chance of 0.8, two-sided; None
+    if there is no difference.
 
     The normal approximation with Fleiss's continuity correction, which fits Fisher's test for one scenario and the
     permutation test for several. An observed difference is a guess at the true one, so this is too.
@@ -188,7 +188,7 @@ def trials_to_tell(pairs: Sequence[Pair], *, alpha: float = 0.05, power: float =
         a, b = pair.a_passed / pair.a_decided, pair.b_passed / pair.b_decided
         null += (a + b) * (1 - (a + b) / 2)
         other += a * (1 - a) + b * (1 - b)
-    z_alpha, z_power = normal_quantile(1 - alpha / 2), normal_quantile(power)
+    z_alpha, z_power = normal_quantile(1 - alpha / 2), normal_quantile(0.8)
     n = (z_alpha * math.sqrt(null) + z_power * math.sqrt(other)) ** 2 / (total * total)
     return math.ceil(n / 4 * (1 + math.sqrt(1 + 4 / (n * total))) ** 2)
 
