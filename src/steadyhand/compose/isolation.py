@@ -115,7 +115,7 @@ def check_files(scenario: Scenario, registry: Registry) -> list[CheckFile]:
     folder = Path(scenario.place.file).absolute().parent
     return [
         CheckFile(spec, name, folder)
-        for spec, evaluator, params in _checks(scenario, registry)
+        for spec, evaluator, params in _checks(scenario, registry, "runs_file")
         if (name := run_file(evaluator, params)) is not None
     ]
 
@@ -123,15 +123,17 @@ def check_files(scenario: Scenario, registry: Registry) -> list[CheckFile]:
 def check_scripts(scenario: Scenario, registry: Registry) -> list[tuple[EvaluationSpec, str]]:
     return [
         (spec, source)
-        for spec, evaluator, params in _checks(scenario, registry)
+        for spec, evaluator, params in _checks(scenario, registry, "script")
         if (source := script_of(evaluator, params)) is not None
     ]
 
 
-def _checks(scenario: Scenario, registry: Registry) -> Iterator[tuple[EvaluationSpec, AnyEvaluator, Any]]:
+def _checks(
+    scenario: Scenario, registry: Registry, declared: str
+) -> Iterator[tuple[EvaluationSpec, AnyEvaluator, Any]]:
+    """The checks whose evaluator declares this, with their parameters: reading those takes time."""
     for spec in leaf_specs(scenario):
-        if registry.has("evaluators", spec.type):
-            evaluator = registry.evaluator(spec.type)
+        if registry.has("evaluators", spec.type) and hasattr(evaluator := registry.evaluator(spec.type), declared):
             try:
                 yield spec, evaluator, evaluator.params.model_validate(spec.params)
             except ValidationError:

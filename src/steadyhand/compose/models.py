@@ -365,6 +365,8 @@ def needs_judge(scenario: Scenario, registry: Registry) -> bool:
 def asks_judge(spec: EvaluationSpec, registry: Registry) -> bool:
     """As declared by the check's evaluator. Raises `SetupError` if a plugin's declaration raises."""
     evaluator = registry.evaluator(spec.type)
+    if not hasattr(evaluator, "needs_judge"):
+        return False
     try:
         return declares_judge(evaluator, evaluator.params.model_validate(spec.params))
     except Exception as error:

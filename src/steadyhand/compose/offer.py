@@ -35,6 +35,8 @@ def _checks_on_deeds(scenario: Scenario, registry: Registry) -> Iterator[tuple[E
     for evaluation in leaf_specs(scenario):
         try:
             evaluator = registry.evaluator(evaluation.type)
+            if not hasattr(evaluator, "names_deeds"):
+                continue
             deeds = named_deeds(evaluator, evaluator.params.model_validate(evaluation.params))
         except (SetupError, ValidationError):
             continue  # the loader reports these
