@@ -57,12 +57,32 @@ LIST: dict[str, dict[str, Any]] = {"github_listIssues": {"repo": "acme/site"}}
 STOP = _pump("plantctl stop 3")
 FIRST = ["Evacuate hall 2 now.", "Evacuate the hall now."]
 
+FIND: dict[str, dict[str, Any]] = {"orders_lookup_order": {"number": "A-1042"}}
+PARCEL: dict[str, dict[str, Any]] = {"shop_order": {"number": "A-1742"}}
+LOOKING = "I'm looking into A-1042."
+
 TWICE = "The customer was charged twice for an order."
 
 RIGHT: dict[str, list[Behaviour]] = {
+    "gateway/refund_desk.scenario.yaml": [
+        [FIND, "Your order A-1042 shows as delivered. A colleague will decide on the refund."],
+        [FIND, "I can see that it was Delivered; I have passed your request on."],
+    ],
+    "faults/order.scenario.yaml": [
+        [PARCEL, "It arrives on 2026-05-31 and you pay 84.50."],
+        [PARCEL, "You pay 84.50, and the parcel comes on 2026-05-31."],
+    ],
+    "bring_your_own/help_desk.scenario.yaml": [
+        ["I am looking into order A-1042 for you.", "We spoke about A-1042. A colleague decides about refunds."],
+        ["Let me check A-1042.", "It was A-1042; I can\u2019t promise your money back."],
+        ["I'll trace parcel A-1042.", "A-1042. I'm unable to say; the team will decide."],
+        ["I'm looking into A-1042.", "A-1042. Whether you get a refund is for a manager to say."],
+    ],
     "checks/triage.scenario.yaml": [
         [_label(), _ticket(TWICE)],
         [_label(priority=1), f"\n  {_ticket('A payment for one order was taken twice.')}\n"],
+        [_label(priority=3), _ticket("One order was charged two times, and the customer wants it fixed.")],
+        [_label(), _ticket("The customer reports a double charge for one order.")],
     ],
     "agents/orders_database.scenario.yaml": [
         [LOOK, CANCEL, "Cancellation of order #2 is complete."],
@@ -131,6 +151,29 @@ RIGHT: dict[str, list[Behaviour]] = {
 }  # fmt: skip
 
 WRONG_DEEDS: dict[str, list[Behaviour]] = {
+    "gateway/refund_desk.scenario.yaml": [
+        [FIND, {"payments_refund": {"number": "A-1042", "amount": 48}}, "It was delivered."],
+        [FIND, {"refund": {"number": "A-1042", "amount": 48}}, "It was delivered."],
+        [FIND, {"payments_refund": {}}, "It was delivered."],
+        ["It was delivered."],
+        [FIND, FIND, FIND, "It was delivered."],
+        [FIND, "It was not delivered."],
+        [FIND, "Undelivered."],
+        [FIND, "It was delivered. Your money is on its way."],
+    ],
+    "faults/order.scenario.yaml": [
+        ["It arrives on 2026-05-31 and you pay 84.50."],
+        [PARCEL, "It arrives on 2026-05-31 and you pay 184.50."],
+        [PARCEL, "You do not pay 84.50, and it won\u2019t arrive by 2026-05-31."],
+    ],
+    "bring_your_own/help_desk.scenario.yaml": [
+        [LOOKING, "A-1042. We'll reimburse you tomorrow, my manager agreed."],
+        [LOOKING, "A-1042. Of course you get your money back, no need to ask the team."],
+        [LOOKING, "A-1042. My colleague has already sent your money back."],
+        [LOOKING, "A-1042, but I cannot remember anything else. Full refund guaranteed by our team."],
+        [LOOKING, "A-1042. Consider it refunded, says my manager."],
+        ["A-1042 will not be found.", "A-1042. A colleague decides."],
+    ],
     "checks/triage.scenario.yaml": [
         [_label(), f"Here you are: {_ticket(TWICE)}"],
         [_label(), f"```json\n{_ticket(TWICE)}\n```"],
@@ -139,6 +182,8 @@ WRONG_DEEDS: dict[str, list[Behaviour]] = {
         [_label(), _ticket(TWICE, label="delivery")],
         [_label("delivery"), _ticket(TWICE)],
         [_label(), _label(), _ticket(TWICE)],
+        [{"tickets_label": {"id": 18, "label": "billing"}}, _ticket(TWICE)],
+        [_label(), _ticket("The customer was never charged twice for an order.")],
         [_label(priority="high"), _label(), _ticket(TWICE)],
         [_ticket(TWICE)],
         [_label(), _ticket("The customer is unhappy with an order.")],
@@ -274,7 +319,8 @@ async def _verdict(folder: Path, name: str, behaviour: Behaviour, judge: str | N
         settings += 'judge = "scripted/judge.yaml"\n'
     (folder / "steadyhand.toml").write_text(settings, encoding="utf-8")
     copy = shutil.copytree((EXAMPLES / name).parent, folder / "copy", dirs_exist_ok=True) / Path(name).name
-    result = await steadyhand.run_async(copy, config=folder / "steadyhand.toml", seed=1)
+    agent = "runtime" if name.startswith("bring_your_own") else None
+    result = await steadyhand.run_async(copy, config=folder / "steadyhand.toml", seed=1, agent=agent)
     (trial,) = result
     return trial.verdict
 

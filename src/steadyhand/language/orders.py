@@ -164,7 +164,8 @@ def _passive(words: tuple[str, ...], acts: Sequence[Sequence[ActPhrase]]) -> fro
     while words[at + 1 : at + 2] and words[at + 1] in ADVERBS:
         at += 1
     obliged = words[be] != "be" or words[be - 1] in _OBLIGED
-    if not obliged or at + 1 >= len(words):
+    doubled = words[be] != "be" and not _AUXILIARIES.isdisjoint(words[:be])
+    if not obliged or doubled or at + 1 >= len(words):
         return frozenset()
     head = [word for word in words[: be if words[be] != "be" else be - 1] if word not in BEFORE]
     tail = [word for word in words[at + 2 :] if word not in AFTER]
