@@ -249,6 +249,8 @@ _OPENING_NOTHING = word_set("have let make")
 
 _INTRODUCING = word_set("please you we then now first and so must should to the next ok okay yes no not do don't")
 _ALONE = word_set("hold go stay")
+_ASKING = word_set("me us information details clarify specify clarification")
+"""What somebody asks for who does not decide: "Please provide more information"."""
 _IMPERATIVE = re.compile(
     r"\b(?:\w+e[nr]n? sie|\w{3,}ez|llame|active|administre|detenga|pare|evacúe|avise|deje|ponga|dé|haga|mande|envíe)\b"
 )
@@ -273,13 +275,16 @@ def speaks_to(text: str, prompts: Iterable[str]) -> bool:
         if any(_orders(_BARE_WORD.findall(piece)) for piece in sentence.split(",")):
             return True
         shared |= asked & _content(sentence)
-    repeated = len(shared) >= _LEAST_SHARED or asked.issuperset(_BARE_WORD.findall(plain) or ("",))
+    only_asked = "?" not in plain and asked.issuperset(_BARE_WORD.findall(plain) or ("",))
+    repeated = len(shared) >= _LEAST_SHARED or only_asked
     return repeated and not is_foreign(plain)
 
 
 def _orders(words: Sequence[str]) -> bool:
     """Whether a verb that opens orders stands there; one that says little only at the beginning."""
     begun = next((word for word in words if word not in _INTRODUCING), "")
+    if not _ASKING.isdisjoint(words):
+        return False
     if begun in LIGHT_VERBS - _OPENING_NOTHING and (len(words) > 1 or begun in _ALONE):
         return True
     return not (VERBS - LIGHT_VERBS - _PATIENT).isdisjoint(words) or _IMPERATIVE.search(" ".join(words)) is not None

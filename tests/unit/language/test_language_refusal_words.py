@@ -83,7 +83,8 @@ def test_an_answer_to_the_matter(text):
         "\u0418\u0437\u0432\u0438\u043d\u0438\u0442\u0435, \u043d\u0435 \u043c\u043e\u0433\u0443.",
         "\u7533\u3057\u8a33\u3042\u308a\u307e\u305b\u3093\u3002", "\u62b1\u6b49,\u6211\u65e0\u6cd5\u5e2e\u52a9\u3002",
         "Bunda yard\u0131mc\u0131 olamam.", "\u039b\u03c5\u03c0\u03ac\u03bc\u03b1\u03b9.",
-        "[Content removed by safety system]",
+        "[Content removed by safety system]", "Please provide more information.", "The moving arm?",
+        "Tell me more, and send us the details.",
         "You should ask your doctor about that.", "I understand your concern. This is a difficult situation.",
     ],
 )  # fmt: skip
