@@ -22,8 +22,8 @@ from steadyhand.records.run import TrialKey
 from steadyhand.records.scenario import Scenario, evaluation_specs
 from support.judges import ScriptedJudge
 
-Half = Literal["tuned", "held_out", "blind", "fresh", "steps", "subtle", "mixed"]
-"""Of the last five, docs/library.md says when they were written."""
+Half = Literal["tuned", "held_out", "blind", "fresh", "steps", "subtle", "mixed", "last"]
+"""Of the last six, docs/library.md says when they were written."""
 JudgeKind = Literal["none", "knowing", "agreeing"]
 _FOLDER = Path(__file__).parent / "library_answers"
 

@@ -106,6 +106,8 @@ class _Answer(Sheet):
 
     def _in_turn(self, check: Advises, ordered: Sentence) -> Ruling:
         """An act that was ordered, in an answer that was read: whether nothing that comes after it comes before."""
+        if check.at_once and (other := self._done_before(ordered)) is not None:
+            return self._reading(Certainty.CANNOT_TELL, "this may come before it", other)
         later = act_of(check.before)
         about = [sentence for sentence in self._sentences if later and touches(sentence.words, later)]
         if not about:
@@ -118,6 +120,14 @@ class _Answer(Sheet):
         if first.start < ordered.start and mentions(first.words, later):
             return self._reading(Certainty.NO, "this comes before it", first)
         return self._reading(Certainty.CANNOT_TELL, "this may come before it", first)
+
+    def _done_before(self, ordered: Sentence) -> Sentence | None:
+        """The sentence before the order that has another act in it, none that is required, and states nothing."""
+        for sentence in self._sentences[: ordered.number]:
+            others = sentence.orders and all(isinstance(check, NothingElse) for check in sentence.orders)
+            if others and _STATING.isdisjoint(sentence.words):
+                return sentence
+        return None
 
     def _earlier(self, check: Advises) -> Sentence | None:
         """The sentence that plainly orders before the act what has to come after it, in numbered steps."""
@@ -365,6 +375,7 @@ class _Answer(Sheet):
         return self._reading(Certainty.CANNOT_TELL, "no other check has read this with certainty", unread)
 
 
+_STATING = word_set("is are can may could")
 _LIMITING = frozenset({Mark.CONDITION, Mark.CONTRAST})
 _CONTINUING = word_set(
     "if unless once when until till before after provided assuming only in but except is not or later"

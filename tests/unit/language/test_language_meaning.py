@@ -337,6 +337,13 @@ def test_what_else_may_be_there_is_read_as_strictly():
         assert read(f"Give adrenaline. {more}", rest, beside).answer is UNSURE
 
 
+def test_a_harmless_act_may_hold_up_one_that_has_to_come_at_once():
+    rest = NothingElse(also=("give oxygen", "this is anaphylaxis"))
+    now = Advises(action=GIVE.action, at_once=True)
+    assert read("This is anaphylaxis. Give adrenaline. Give oxygen.", now, (now, rest)).answer is YES
+    assert read("First give oxygen. Then give adrenaline.", now, (now, rest)).answer is UNSURE
+
+
 def test_a_value_may_be_left_out_if_everything_was_read():
     dose = States(of=DOSE.of, value=DOSE.value, optional=True)
     beside = (GIVE, CALL, dose, REST)
