@@ -103,7 +103,7 @@ $(MCP)/.ready: $(READY)
 
 .PHONY: test-mcp
 test-mcp: $(MCP)/.ready ## run the tests of MCP with the other major of its Python package
-	STEADYHAND_MCP_PYTHON=$(abspath $(MCP))/bin/python $(BIN)/python -m pytest -q --no-cov -m "" tests/unit/builtin/services/test_builtin_services_mcp.py tests/cli/test_cli_mcp.py
+	STEADYHAND_MCP_PYTHON=$(abspath $(MCP))/bin/python $(BIN)/python -m pytest -q -n logical --no-cov -m "" tests/unit/builtin/services/test_builtin_services_mcp.py tests/cli/test_cli_mcp.py
 
 test-slow: $(READY) ## run the tests that take minutes, and the properties with many more examples
 	$(BIN)/python -m pytest -q -m "slow and not ray"
