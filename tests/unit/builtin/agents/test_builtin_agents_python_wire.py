@@ -19,7 +19,7 @@ PORTS = {
     "judge": [Judge],
     "database": [Database],
 }
-OF_THE_TRIAL_ALONE = {"setup", "teardown", "open", "close", "actions", "get_service", "answer"}
+OF_THE_TRIAL_ALONE = {"setup", "teardown", "export", "open", "close", "actions", "get_service", "answer"}
 
 
 @pytest.mark.parametrize("name", TRIAL_VERBS)
