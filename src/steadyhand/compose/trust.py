@@ -17,7 +17,6 @@ from steadyhand.compose.isolation import check_files
 from steadyhand.compose.settings import Settings
 from steadyhand.errors import SetupError
 from steadyhand.plugins.plugin import EnvironmentSettings
-from steadyhand.plugins.resolve import names_code
 from steadyhand.ports.agent import agent_facts
 from steadyhand.ports.evaluator import runs_commands
 from steadyhand.records.base import first_few, shorten
@@ -46,9 +45,8 @@ def trust_requests(cast: Cast, settings: Settings) -> list[TrustRequest]:
     environment cannot be set up.
     """
     files = check_files(cast.scenario, cast.registry)
-    plugins = (ref for ref in cast.scenario.plugins if ref.enabled and names_code(ref.name))
     return [
-        *(TrustRequest(f"plugin {ref.name}", ref.place) for ref in plugins),
+        *_plugins(cast.scenario),
         *_agent(cast),
         *_commands(cast, settings),
         *(TrustRequest(f"{file.spec.type} {file.name}", file.spec.place) for file in files),
@@ -58,6 +56,16 @@ def trust_requests(cast: Cast, settings: Settings) -> list[TrustRequest]:
         *_models(cast),
         *_rubric(cast),
     ]
+
+
+def _plugins(scenario: Scenario) -> Iterator[TrustRequest]:
+    if not scenario.plugins:
+        return
+    from steadyhand.plugins.resolve import names_code  # most scenarios name no plugin
+
+    for ref in scenario.plugins:
+        if ref.enabled and names_code(ref.name):
+            yield TrustRequest(f"plugin {ref.name}", ref.place)
 
 
 def untrusted(found: Sequence[TrustRequest], project: Project) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 import re
 from collections import Counter
@@ -289,8 +288,10 @@ def _says(text: str, value: str) -> bool:
     text, value = one_line(text), one_line(value).removeprefix("...").removesuffix("...")
     if value in text:
         return True
+    from difflib import SequenceMatcher  # for failures only
+
     text, value = text[:_COMPARED], value[:_COMPARED]
-    same = difflib.SequenceMatcher(None, text, value, autojunk=False).find_longest_match()
+    same = SequenceMatcher(None, text, value, autojunk=False).find_longest_match()
     return same.size > len(value) / 2
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import stat
-import tomllib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -91,6 +90,8 @@ def _mentions_us(project: Path) -> bool:
     content = project.read_bytes()
     if b"steadyhand" not in content:
         return False
+    import tomllib  # as in `read_config`
+
     try:
         data = tomllib.loads(content.decode())
     except (ValueError, RecursionError):
@@ -105,6 +106,8 @@ def read_config(file: Path) -> Config:
     if not file.is_file() and os.path.lexists(file):
         raise FileError([_not_a_file(file)])
     text = _read_text(file, shown)
+    import tomllib  # with the shapes, a twentieth of the start-up time; many a project has no such file
+
     try:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -124,7 +127,7 @@ def read_config(file: Path) -> Config:
     if not isinstance(table, dict):
         findings.error(prefix, f"expected a table, found {describe(table)}", "wrong-type")
         raise FileError(findings.problems)
-    from steadyhand.spec.config_shapes import ConfigShape  # slow to import; many a project has no such file
+    from steadyhand.spec.config_shapes import ConfigShape
 
     shape = validate(ConfigShape, table, prefix, findings)
     if shape is None:
