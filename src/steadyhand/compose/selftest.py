@@ -8,7 +8,7 @@ from pathlib import Path
 
 from steadyhand.compose.cast import embedder_of
 from steadyhand.compose.isolation import check_files, sandbox_for
-from steadyhand.compose.models import asks_judge
+from steadyhand.compose.models import asks_judge, calls_model
 from steadyhand.compose.scenarios import ScenarioRegistries
 from steadyhand.engine.context import RunningTrial, TrialParts
 from steadyhand.engine.evaluation import Evaluation
@@ -66,11 +66,12 @@ async def selftest(scenarios: Sequence[Scenario], registries: ScenarioRegistries
         untested += unknown
         skipped = [file.spec for file in check_files(scenario, registry)]
         not_run += skipped
+        left = any(_is_left_to_a_model(leaf, registry) for leaf in leaf_specs(scenario) if leaf not in unknown)
         for answer in scenario.examples.good:
             answers += 1
             results = await _check(scenario, registries, answer, scripts)
             asks = [result for result in results if _asks_judge(result, scenario, registry)]
-            needs_judge += bool(asks)
+            needs_judge += left or bool(asks)
             defects += [
                 _defect(scenario, answer, f"a good answer is rejected: {result.message}", result)
                 for result in results
@@ -80,8 +81,8 @@ async def selftest(scenarios: Sequence[Scenario], registries: ScenarioRegistries
             answers += 1
             results = await _check(scenario, registries, answer, scripts)
             failed = any(result.verdict is Verdict.FAILED for result in results)
-            needs_judge += not failed and any(_asks_judge(result, scenario, registry) for result in results)
-            if not unknown and not skipped and all(result.verdict is Verdict.PASSED for result in results):
+            needs_judge += not failed and (left or any(_asks_judge(result, scenario, registry) for result in results))
+            if not (unknown or skipped or left) and all(result.verdict is Verdict.PASSED for result in results):
                 defects.append(_defect(scenario, answer, "a bad answer passes every check"))
     without = tuple(s.id for s in scenarios if not s.examples.good and not s.examples.bad)
     return SelfTest(
@@ -99,6 +100,13 @@ def passes(scenario: Scenario, registries: ScenarioRegistries, answer: str) -> b
     results = asyncio.run(_check(scenario, registries, answer, None))
     asked = [spec for spec in evaluation_specs(scenario) if spec.type not in NOT_ON_THE_ANSWER]
     return len(results) == len(asked) > 0 and all(result.verdict is Verdict.PASSED for result in results)
+
+
+def _is_left_to_a_model(spec: EvaluationSpec, registry: Registry) -> bool:
+    """Whether the check is not made here, because a judge or embeddings decide it."""
+    evaluator = registry.evaluator(spec.type)
+    alone = deterministic(evaluator, evaluator.params.model_validate(spec.params))
+    return not alone and spec.type not in NOT_ON_THE_ANSWER and calls_model(spec, registry)
 
 
 def _asks_judge(result: EvaluationResult, scenario: Scenario, registry: Registry) -> bool:

@@ -64,6 +64,18 @@ async def test_checks_that_need_a_judge_are_not_made(tested):
     assert (found.answers, found.defects) == (1, ())
 
 
+EMBEDDED = """\
+  - {name: like, description: It is like this., check_type: similar_to, value: Call now., severity: 0.5,
+     method: embeddings, model: a/b}
+"""
+
+
+@pytest.mark.parametrize("more", [JUDGED, EMBEDDED])
+async def test_a_bad_answer_that_a_model_may_still_reject_is_no_defect(tested, more):
+    found = await tested(DECISION + more, bad=("Call an ambulance.", "Just wait."))
+    assert (found.answers, found.defects, found.needs_judge) == (2, (), 1)
+
+
 MEANT = """\
   - {name: act, description: An act., check_type: advises, action: [call an ambulance], severity: 1.0}
 """
