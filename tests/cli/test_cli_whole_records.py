@@ -95,7 +95,7 @@ DAMAGES = {
         "UPDATE trial SET position = 5 WHERE position = 99",
     ),
     "two trials have exchanged what they say": (
-        "UPDATE trial SET body = (SELECT body FROM trial t WHERE t.idx = 5 - trial.idx)",
+        "UPDATE trial SET body = (SELECT body FROM trial t WHERE t.position = 7 - trial.position)",
     ),
     "a trial is there twice": (
         "INSERT INTO trial SELECT 99, scenario_id, 99, name, verdict, NULL, NULL, body FROM trial WHERE position = 3",
@@ -161,6 +161,20 @@ def read(what):
         return what()
     except StoreError:
         return ""
+
+
+@pytest.mark.parametrize("damage", [None, *DAMAGES])
+def test_trials_of_a_damaged_record_pass_no_other_run(run, damage):
+    """Not judged again, and not merged."""
+    seeded = ("run", "untimed.yaml", "--trials", "12", "--seed", "1", "--no-progress", "--out", "shards", "--shard")
+    for shard in ("1/2", "2/2"):
+        assert run(*seeded, shard).code == 0
+    shards = sorted((run.folder / "shards").glob("*.sqlite"))
+    if damage is not None:
+        execute(run.record(), *DAMAGES[damage])
+        execute(shards[0], *DAMAGES[damage])
+    codes = run("rejudge", "last", "--no-progress").code, run("merge", *map(str, shards)).code
+    assert codes == (0, 0) if damage is None else 0 not in codes
 
 
 def test_the_journal_of_another_run_gives_3(run):

@@ -41,4 +41,6 @@ def rejudge(ctx: click.Context, /, run: str, **given: Any) -> None:
             f"{missing} of {len(prepared.planned)} trials are missing from the record of that run and were left out",
             err=True,
         )
+    if prepared.origin is not None and prepared.origin.flaw is not None:
+        say(f"steadyhand: the record of run {prepared.origin.id} is not whole: {prepared.origin.flaw}", err=True)
     ctx.exit(carry_out(prepared, reports, silent=silent))

@@ -385,7 +385,7 @@ class Execution:
             or self.crashed is not None
             or self._budget.exhausted is not None
             or self._without_workers is not None
-        ) or (self._run.origin is not None and not self._run.origin.complete)
+        ) or (self._run.origin is not None and self._run.origin.flaw is not None)
         took_ms = self._header.took_ms + (time.monotonic() - self._began) * 1000
         header = self._header = msgspec.structs.replace(self._header, took_ms=took_ms)
         if self._canaries is not None:

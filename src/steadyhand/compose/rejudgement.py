@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncGenerator, Iterable, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
@@ -37,10 +38,10 @@ class Origin:
         self.numbers: dict[str, Sequence[int]] = self._reader.planned_numbers()
         """The planned trials, by scenario; for a shard, only its own."""
 
-    @property
-    def complete(self) -> bool:
-        """Whether every planned trial is available to be judged."""
-        return self._reader.finished and not self._reader.unreadable()
+    @cached_property
+    def flaw(self) -> str | None:
+        """Why not every planned trial is available to be judged, as it was written; None if it is."""
+        return self._reader.flaw()
 
     @property
     def seed(self) -> int:

@@ -124,7 +124,11 @@ def merge_shards(records: Sequence[Path], folder: Path, *, command: tuple[str, .
     whole = first.header.shard
     assert whole is not None
     lacking = [f"shard {number}/{whole.of} is missing" for number in range(1, whole.of + 1) if number not in shards]
-    lacking += [f"run {each.header.id} is not finished" for each in shards.values() if not each.finished]
+    for each in shards.values():
+        if not each.finished:
+            lacking.append(f"run {each.header.id} is not finished")
+        elif (flaw := each.flaw()) is not None:
+            lacking.append(f"the record of run {each.header.id} is not whole: {flaw}")
     header = _header(list(shards.values()), whole, command)
     plan = [
         PlanEntry(key=key, seed=trial_seed(header.seed, key), digest=whole.digests[scenario_id])
