@@ -58,11 +58,6 @@ _FIRST = word_set("finish complete wait pause")
 """Orders that come before the act, if it comes."""
 _READY = (("drawn", "up"), ("ready",), ("at", "hand"), ("to", "hand"), ("on", "notice"))
 _HAVING = word_set("have keep get put")
-_MAYBE = (
-    ("might", "consider"), ("could", "consider"), ("may", "consider"), ("might", "want", "to"), ("may", "want", "to"),
-    ("think", "about"), ("might", "be", "worth"), ("may", "be", "worth"), ("could", "be", "considered"),
-    ("may", "be", "considered"), ("might", "be", "considered"), ("is", "an", "option"), ("optional",), ("optionally",),
-)  # fmt: skip
 _WITH_WHOM = word_set(
     """
     doctor doctors physician surgeon consultant specialist cardiologist gp nurse paramedic paramedics crew ambulance
@@ -132,8 +127,6 @@ def _reservation(parted: Sequence[tuple[str, ...]], at: int) -> str | None:
         return "it is put off"
     if order[0] != "whether" and any(find(order, phrase) is not None for phrase in _OTHERS):
         return "somebody else is to decide"
-    if order[0] in ("consider", "considering") or any(find(order, phrase) is not None for phrase in _MAYBE):
-        return "it is only considered"
     if not _WITH_WHOM.isdisjoint(_recipient(order)):
         return "it is left to somebody else"
     if order[0] in _HAVING and any(find(order, phrase) is not None for phrase in _READY):

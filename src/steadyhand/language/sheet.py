@@ -103,14 +103,14 @@ class Sheet:
         if not self._struck:
             for sentence in self._sentences:
                 self._read(sentence)
-            for sentence in self._numbers():
+            for sentence in self._lone_numbers():
                 sentence.read = True
             for match in (_OPEN_IN_JSON if is_json(text) else _OPEN_ENDED).finditer(text):
                 number = max(0, bisect_right(self._starts, match.start()) - 1)
                 for sentence in self._sentences[number : number + 1]:
                     sentence.read = False
 
-    def _numbers(self) -> list[Sentence]:
+    def _lone_numbers(self) -> list[Sentence]:
         """The numbers of steps that stand in one line: "1. Call 112. 2. Stay with him"."""
         found = [each for each in self._sentences[:-1] if each.words[0].isdecimal() and len(each.words) == 1]
         begun = self._text.lstrip()[:2] in ("1.", "1)")
