@@ -69,18 +69,20 @@ class Nursery:
         theirs.close()
         its_control.close()
         os.close(into)
+        _wake(self._pid)
         pid = control.recv(_NUMBER)
         if not pid:
             ours.close()
             control.close()
             os.close(out)
             raise OSError("the process that makes workers has ended")
-        return SupervisedProcess(_Copy(int(pid), control), ours, Output(out), mark)
+        return SupervisedProcess(_Copy(int(pid), control, self._pid), ours, Output(out), mark)
 
     def close(self) -> None:
         """Ends what it has started, too. Safe to call twice."""
         if self._pid:
             self._socket.close()
+            _wake(self._pid)
             os.waitpid(self._pid, 0)
             self._pid = 0
 
@@ -88,9 +90,10 @@ class Nursery:
 class _Copy(Handle):
     """A process that is the nursery's child. It keeps its ID until `wait` has returned and this is closed."""
 
-    def __init__(self, pid: int, control: socket.socket) -> None:
+    def __init__(self, pid: int, control: socket.socket, nursery: int) -> None:
         self.pid: int = pid
         self._control = control
+        self._nursery = nursery
         self._code: int | None = None
 
     def poll(self) -> int | None:
@@ -100,6 +103,7 @@ class _Copy(Handle):
 
     def wait(self, timeout: float | None = None) -> int:
         if self._code is None:
+            _wake(self._nursery)
             self._control.settimeout(timeout)
             try:
                 exit_code = self._control.recv(_NUMBER)
@@ -112,6 +116,13 @@ class _Copy(Handle):
 
     def release(self) -> None:
         self._control.close()
+
+
+def _wake(nursery: int) -> None:
+    """Were it stopped, we would wait for good."""
+    if nursery:
+        with contextlib.suppress(OSError):
+            os.kill(nursery, signal.SIGCONT)
 
 
 class _Attendant:

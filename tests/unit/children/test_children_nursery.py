@@ -113,6 +113,22 @@ def test_copies_end_with_the_nursery_which_then_starts_no_more():
     assert told == [" by SIGKILL", "the process that makes workers has ended"]
 
 
+def test_a_nursery_that_is_stopped_is_woken():
+    told = said("""
+    nursery = Nursery(main)
+    os.kill(nursery._pid, signal.SIGSTOP)
+    copy = nursery.start("workers.1")
+    print(ask(copy, b"print"))
+    copy.connection.sendall(b"end")
+    os.kill(nursery._pid, signal.SIGSTOP)
+    print(copy.how_it_ended(wait_s=9))
+    copy.bury()
+    os.kill(nursery._pid, signal.SIGSTOP)
+    nursery.close()
+    """)
+    assert told == ["done", " with exit code 3"]
+
+
 def test_everything_ends_with_the_first_process():
     told = said("""
     read, write = os.pipe()
