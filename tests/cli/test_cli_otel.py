@@ -55,7 +55,7 @@ def desk(shell):
 
 def test_trials_are_exported_with_calls_actions_and_results(desk):
     with collecting() as collector:
-        ended = desk(*RUN, "--otel", collector.url)
+        ended = desk(*ONE_AGENT, "--otel", collector.url)
     assert ended.code == 0, ended.out + ended.err
     assert "--otel" not in ended.err
     traces = {span.trace_id for span in collector.spans}

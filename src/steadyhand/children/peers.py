@@ -13,7 +13,7 @@ from steadyhand.children.daemons import has_limit, processes, program_of, tree
 from steadyhand.children.room_program import KEEPER as ROOM_KEEPER
 
 SocketAddress = tuple[str, int]
-Sender = Literal["own", "foreign", "gone", "unknown"]
+Sender = Literal["own", "marked", "foreign", "gone", "unknown"]
 
 _SOCK_DIAG_BY_FAMILY = 20
 _REQUEST = 1
@@ -34,8 +34,8 @@ class _Socket(NamedTuple):
 def sender_of(pid: int, mark: str, peer: SocketAddress, ours: SocketAddress) -> Sender:
     """Whether the socket `peer`, connected to our socket `ours`, is held by this process or by something it started.
 
-    What it started is below it, or carries `mark`. *Gone* if nobody holds the socket any more; *unknown* on other
-    systems, and if we may not look into the process.
+    What it started is below it. One that has left it is *marked* if it carries `mark`, which others could copy. *Gone*
+    if nobody holds the socket any more; *unknown* on other systems, and if we may not look into the process.
     """
     found = _socket(peer, ours)
     if found is None:
@@ -52,7 +52,7 @@ def sender_of(pid: int, mark: str, peer: SocketAddress, ours: SocketAddress) -> 
         hidden = hidden or (held is None and program_of(each) not in _ROOM_KEEPERS)
     for each in set(processes()).difference(family):
         if _holds(each, name):
-            return "own" if has_limit(each, mark) else "foreign"
+            return "marked" if has_limit(each, mark) else "foreign"
     if hidden and found.user == os.getuid():
         return "unknown"
     again = _socket(peer, ours)

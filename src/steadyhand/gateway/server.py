@@ -24,7 +24,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol, runtime_checkable
 
-from steadyhand.children.peers import sender_of
+from steadyhand.children.peers import Sender, sender_of
 from steadyhand.errors import SetupError
 from steadyhand.gateway.connection import GatewayCall, GatewayConnection, GatewayRequest, GatewayResponse, refusal
 from steadyhand.ports.agent import Addresses, AgentProcess, Shows, TrialContext
@@ -34,6 +34,10 @@ from steadyhand.records.event import Noted
 LOOPBACK = "127.0.0.1"
 _TOKEN_BYTES = 18
 _MOMENT_S = 1.0
+_DOUBTS: Mapping[Sender, str] = {
+    "gone": "had ended before it was read",
+    "marked": "is no longer below that of the agent, and could be another's",
+}
 _MOST_CLOSED = 10_000
 _ROUNDS = 10
 
@@ -326,8 +330,9 @@ class GatewayServer:
         sender = "foreign" if old else await asyncio.to_thread(sender_of, *process, *ends)
         if sender != "foreign":
             connection.admitted = (endpoint, process)
-            if sender == "gone":
-                endpoint.doubts.append("a request to the gateway came from a process that had ended before it was read")
+            others = any(each.process is not None for each in self._endpoints.values() if each is not endpoint)
+            if sender == "gone" or (sender == "marked" and others):
+                endpoint.doubts.append(f"a request to the gateway came from a process that {_DOUBTS[sender]}")
             return True
         endpoint.refused += 1
         if endpoint.refused == 1:

@@ -12,6 +12,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from steadyhand.children.daemons import limit_mark
 from steadyhand.errors import SetupError
 from steadyhand.gateway.connection import GatewayRequest, GatewayResponse, json_response
 from steadyhand.gateway.server import Address, GatewayServer, TrialEndpoint, TrialGateway
@@ -288,6 +289,43 @@ async def test_an_address_is_for_the_process_that_claims_it_and_what_it_starts(s
     assert [note.message for note in trial.of(Noted) if note.level == "warning"] == [
         "a request to the gateway was refused: it came from a process that this agent did not start"
     ]
+
+
+FORGE = """
+import resource, subprocess, sys
+resource.setrlimit(resource.RLIMIT_RSS, (int(sys.argv[1]),) * 2)
+sys.exit(subprocess.run([sys.executable, "-c", sys.argv[2], sys.argv[3]]).returncode)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere there are no marks")
+@pytest.mark.parametrize("others", [True, False])
+async def test_a_mark_that_another_agent_could_have_copied_is_a_doubt(
+    served: Served, tmp_path: Path, others: bool
+) -> None:
+    """The sender is not below the process of the agent, and carries its mark."""
+    server, _, _ = served
+    trial, other = TrialStandIn(tmp_path), TrialStandIn(tmp_path)
+    endpoint = await server.open_endpoint(trial)
+    await server.open_endpoint(other)
+    child = await asyncio.create_subprocess_exec("sleep", "60")
+    try:
+        for each in (trial, other) if others else (trial,):
+            server.expect(each)
+        server.claim(trial, AgentProcess(child.pid, "victim"))
+        forge = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", FORGE, str(limit_mark("victim")), SEND, endpoint.url("echo"),
+            stdout=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+        out, _ = await forge.communicate()
+    finally:
+        child.kill()
+        await child.wait()
+    assert out.split() == [b"200"]
+    doubt = (
+        "a request to the gateway came from a process that is no longer below that of the agent, and could be another's"
+    )
+    assert endpoint.doubts == ([doubt] if others else [])
 
 
 async def test_a_request_waits_until_the_process_is_known(served: Served, tmp_path: Path) -> None:
