@@ -270,7 +270,7 @@ def _waits_for_work(thread: threading.Thread) -> bool:
     """Whether it is a worker of a pool that has nothing to do: it waits for a queue, without a time limit, or is the
     idle event loop of one. Such threads are kept by AnyIO, LiteLLM and LlamaIndex, among others."""
     frame = sys._current_frames().get(thread.ident or 0)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] - documented, and the only way to another thread's stack
-    if frame is None or not thread.daemon:
+    if frame is None:
         return False
     inner, outer = frame, frame.f_back
     if inner.f_code.co_filename == threading.__file__ and outer is not None:

@@ -541,14 +541,20 @@ def agent(message):
     elif message == "busy":
         threading.Thread(target=time.sleep, args=(60,), daemon=True, name="busy").start()
     return "done"
+
+async def of_anyio(message):
+    import anyio
+    return await anyio.to_thread.run_sync(lambda: "done")
 """
 
 
-@pytest.mark.parametrize(("said", "replaced"), [("idle", False), ("busy", True)])
-async def test_a_worker_that_waits_for_work_is_no_reason_to_replace_the_process(given, said, replaced):
+@pytest.mark.parametrize(
+    ("name", "said", "replaced"), [("agent", "idle", False), ("of_anyio", "", False), ("agent", "busy", True)]
+)
+async def test_a_worker_that_waits_for_work_is_no_reason_to_replace_the_process(given, name, said, replaced):
     given.write(IDLE)
     trial = a_trial(given.folder)
-    assert await given.ask(said, trial=trial) == "done"
+    assert await given.ask(said, name=name, trial=trial) == "done"
     notes = [event.message for event in trial.events if isinstance(event, Noted) and event.level == "warning"]
     assert [note.partition(": its")[2] for note in notes] == [
         " process is not used again, so later trials start cold: a thread of the agent was still running: busy"
