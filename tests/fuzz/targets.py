@@ -170,7 +170,8 @@ def record_trial(data: bytes) -> None:
     except StoreError:
         return
     b"".join(to_json(reading_of([trial], HEADER)))
-    assert repr(decode(encode(trial))) == repr(trial)
+    again, written = encode(trial)
+    assert repr(decode(written)) == repr(again) == repr(trial)
 
 
 def trace_export(data: bytes) -> None:
