@@ -54,7 +54,7 @@ class Room:
             *(shutil.which("bwrap") or "bwrap", "--dev-bind", "/", "/", "--die-with-parent", "--unshare-pid"),
             *("--proc", "/proc", *((*dropped, *_pairs("--ro-bind", room_program.KERNEL)) if os.getuid() == 0 else ())),
             *_pairs("--bind-try", self._pinned),
-            *_pairs("--ro-bind-try", key.fixed),
+            *_pairs("--ro-bind-try", (*key.fixed, blank)),
             *(word for folder in key.folders for word in ("--tmpfs", folder, "--remount-ro", folder)),
             *(word for file in (*key.files, *_disks()) for word in ("--ro-bind", blank, file)),
             *("--tmpfs", key.workspaces),
@@ -73,7 +73,8 @@ class Room:
         """The folders that lead to what is closed or fixed, and that could be renamed: something else could be put in
         their place, for us. A mount cannot be renamed."""
         key = self._key
-        above = {str(folder) for path in (*key.files, *key.folders, *key.fixed) for folder in Path(path).parents}
+        kept = (*key.files, *key.folders, *key.fixed, key.workspaces)
+        above = {str(folder) for path in kept for folder in Path(path).parents}
         inside = {
             folder for folder in above if any(folder.startswith(f"{each}/") for each in (*key.folders, *key.fixed))
         }
@@ -103,7 +104,7 @@ def find_room(key: AnswerKey) -> Room | str:
     """The best room that this machine can make, or why it can make none."""
     if sys.platform != "linux":
         return "it needs Linux"
-    _blank(key).touch(0o444)
+    _make_blank(_blank(key))
     refusals: list[str] = []
     for means in ("bubblewrap", "namespaces", "landlock"):
         room = Room(key, means)
@@ -117,6 +118,14 @@ def find_room(key: AnswerKey) -> Room | str:
 def _blank(key: AnswerKey) -> Path:
     """What is mounted over a file by bubblewrap. It is next to the workspaces, and empty."""
     return Path(key.workspaces).parent / "empty"
+
+
+def _make_blank(blank: Path) -> None:
+    """Whatever else is in its place would be seen in every file of the key."""
+    if not blank.is_symlink() and blank.is_file() and not blank.stat().st_size:
+        return
+    blank.unlink(missing_ok=True)
+    blank.touch(0o444, exist_ok=False)
 
 
 def _pairs(option: str, paths: Iterable[str]) -> Iterator[str]:

@@ -120,6 +120,33 @@ def test_the_key_is_closed_and_everything_else_is_open(key: AnswerKey, means: Me
     assert list((top / "runs").iterdir()) == []
 
 
+def test_what_covers_the_key_is_not_put_in_its_place(key: AnswerKey, tmp_path: Path) -> None:
+    """bubblewrap mounts an empty file over each file of the key, in every room that is made after this one."""
+    top = tmp_path.resolve()
+    made = room(key, "bubblewrap")
+    (top / "moved").mkdir()
+    for attack in (
+        f"rm -f {top}/empty; ln -s {top}/project/a.yaml {top}/empty",
+        f"chmod u+w {top}/empty; echo other > {top}/empty",
+        f"mv {top} {top}-moved; mkdir {top}; ln -s {top}-moved/project/a.yaml {top}/empty",
+        f"mv {top}/empty {top}/moved/empty; ln -s {top}/project/a.yaml {top}/empty",
+    ):
+        subprocess.run(made.command(["sh", "-c", attack], ()), stderr=subprocess.DEVNULL, check=False)
+        seen = subprocess.run(made.command(["cat", f"{top}/project/a.yaml"], ()), capture_output=True, check=True)
+        assert seen.stdout == b"", attack
+
+
+def test_whatever_is_in_the_place_of_what_covers_the_key_is_replaced(key: AnswerKey, tmp_path: Path) -> None:
+    blank = tmp_path.resolve() / "empty"
+    for put in (lambda: blank.symlink_to(key.files[0]), lambda: blank.write_text("other"), lambda: None):
+        blank.unlink(missing_ok=True)
+        put()
+        if isinstance(found := find_room(key), str):
+            pytest.skip(found)
+        assert (blank.is_symlink(), blank.read_bytes()) == (False, b"")
+    assert Path(key.files[0]).read_text() == "secret"
+
+
 @MEANS
 def test_a_program_that_closes_its_output_is_seen_to_have_done_so(key: AnswerKey, means: Means) -> None:
     program = "import os, sys, time; os.write(1, b'said'); os.close(1); sys.stdin.read()"
