@@ -126,7 +126,10 @@ def _fixed(named: Iterable[str], settings: Settings, shut: Iterable[str]) -> set
     virtual = [sys.prefix] if sys.prefix != sys.base_prefix else []
     libraries = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
     user = [site.getusersitepackages()] if site.ENABLE_USER_SITE else []
-    own = [str(Path(__file__).parents[1]), str(Path(msgspec.__file__).parents[1]), *virtual, *libraries, *user]
+    shared = Path(sysconfig.get_config_var("LIBDIR") or "", sysconfig.get_config_var("INSTSONAME") or "")
+    interpreter = [sys.executable, *([str(shared)] if shared.is_file() else [])]
+    packages = [str(Path(__file__).parents[1]), str(Path(msgspec.__file__).parents[1])]
+    own = [*packages, *interpreter, *virtual, *libraries, *user]
     config = [str(file)] if (file := settings.config.file) is not None and file.name != "pyproject.toml" else []
     code = [path for path in named if path.endswith(".py")]
     found = {os.path.realpath(path) for path in (*own, *config, *code) if Path(path).exists()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -119,7 +120,8 @@ def test_what_judges_can_be_read_and_not_changed(project: Path) -> None:
     fixed = key(project).fixed
     package = str(Path(steadyhand.__file__).parent)
     assert any(package == path or package.startswith(f"{path}/") for path in fixed)
-    assert any(os.path.realpath(os.__file__).startswith(f"{path}/") for path in fixed)
+    for own in (os.path.realpath(os.__file__), os.path.realpath(sys.executable)):
+        assert any(own == path or own.startswith(f"{path}/") for path in fixed), own
     assert str(project / "steadyhand.toml") in fixed
     (project / "steadyhand.toml").unlink()
     (project / "pyproject.toml").write_text("[tool.steadyhand]\nconcurrency = 1\n")
