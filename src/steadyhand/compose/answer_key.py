@@ -127,7 +127,8 @@ def _fixed(named: Iterable[str], settings: Settings, shut: Iterable[str]) -> set
     libraries = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
     user = [site.getusersitepackages()] if site.ENABLE_USER_SITE else []
     shared = Path(sysconfig.get_config_var("LIBDIR") or "", sysconfig.get_config_var("INSTSONAME") or "")
-    interpreter = [sys.executable, *([str(shared)] if shared.is_file() else [])]
+    programs = (Path(os.path.realpath(sys.executable)), shared)
+    interpreter = [str(path) for path in programs if path.is_file() and os.access(path.parent, os.W_OK)]
     packages = [str(Path(__file__).parents[1]), str(Path(msgspec.__file__).parents[1])]
     own = [*packages, *interpreter, *virtual, *libraries, *user]
     config = [str(file)] if (file := settings.config.file) is not None and file.name != "pyproject.toml" else []
