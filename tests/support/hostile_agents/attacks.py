@@ -263,7 +263,12 @@ def poisoned():
         places += [package / "report" / "json.py", package / "sitecustomize.py", package / "__pycache__" / "x.pyc"]
     places += [Path(sysconfig.get_path("purelib")) / name for name in ("x.pth", "sitecustomize.py")]
     places += [Path(sysconfig.get_path("stdlib")) / "sitecustomize.py"]
-    changed = [name for name in (os.path.realpath(sys.executable),) if os.access(name, os.W_OK)]  # it is running
+    changed = []
+    with contextlib.suppress(OSError):  # it is running, so it could only be moved
+        program = os.path.realpath(sys.executable)
+        os.link(program, f"{program}-{os.getpid()}")
+        Path(f"{program}-{os.getpid()}").unlink()
+        changed.append(program)
     for place in places:
         before = place.exists()
         with contextlib.suppress(OSError):
