@@ -9,6 +9,7 @@ tell*: something is said, but most of it is a refusal or idle, or it is in a lan
 from __future__ import annotations
 
 import functools
+import itertools
 import re
 from collections.abc import Iterable, Sequence
 
@@ -249,7 +250,7 @@ _OPENING_NOTHING = word_set("have let make")
 
 _INTRODUCING = word_set("please you we then now first and so must should to the next ok okay yes no not do don't")
 _ALONE = word_set("hold go stay")
-_ASKING = word_set("me us information details clarify specify clarification")
+_ASKED_FOR = word_set("information details clarify specify clarification")
 """What somebody asks for who does not decide: "Please provide more information"."""
 _IMPERATIVE = re.compile(
     r"\b(?:\w+e[nr]n? sie|\w{3,}ez|llame|active|administre|detenga|pare|evacúe|avise|deje|ponga|dé|haga|mande|envíe)\b"
@@ -282,10 +283,10 @@ def speaks_to(text: str, prompts: Iterable[str]) -> bool:
 
 def _orders(words: Sequence[str]) -> bool:
     """Whether a verb that opens orders stands there; one that says little only at the beginning."""
-    begun = next((word for word in words if word not in _INTRODUCING), "")
-    if not _ASKING.isdisjoint(words):
+    ordered = [*itertools.dropwhile(_INTRODUCING.__contains__, words), ""]
+    if not _ASKED_FOR.isdisjoint(words) or ordered[1:2] in (["me"], ["us"]):
         return False
-    if begun in LIGHT_VERBS - _OPENING_NOTHING and (len(words) > 1 or begun in _ALONE):
+    if ordered[0] in LIGHT_VERBS - _OPENING_NOTHING and (len(words) > 1 or ordered[0] in _ALONE):
         return True
     return not (VERBS - LIGHT_VERBS - _PATIENT).isdisjoint(words) or _IMPERATIVE.search(" ".join(words)) is not None
 
