@@ -41,7 +41,7 @@ class Hand:
         return [number for orders in self.sent for number, *_ in orders.granted]
 
     def answer(self, *orders):
-        self.hear(Report(finished=[FinishedTrial(order.number, encode(record_of(order))) for order in orders]))
+        self.hear(Report(finished=[FinishedTrial(order.number, encode(record_of(order))[1]) for order in orders]))
 
 
 def record_of(order):
@@ -141,11 +141,11 @@ async def test_a_record_that_cannot_be_read_is_an_error_of_its_trial_alone(offic
     (hand,) = office.hands
     first, second = hand.trials
     broken_trial = FinishedTrial(first.number, b"not a record")
-    hand.hear(Report(finished=[broken_trial, FinishedTrial(second.number, encode(record_of(second)))]))
+    hand.hear(Report(finished=[broken_trial, FinishedTrial(second.number, encode(record_of(second))[1])]))
     with pytest.raises(TrialError, match="the worker's message cannot be read"):
         await broken
     assert (await whole).key.index == 1
-    assert pool.encoded(PLAN[1].key) == EncodedTrial(encode(record_of(second)))
+    assert pool.encoded(PLAN[1].key) == EncodedTrial(encode(record_of(second))[1])
     await pool.close()
 
 
