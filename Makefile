@@ -47,9 +47,10 @@ demo-local: $(LOCAL) ## run three decisions and a conversation on a small real m
 test-local: $(LOCAL) ## run the tests that need the real model
 	$(BIN)/python -m pytest -q -m local tests/local
 
-# Tests that wait for processes, browsers or timeouts have 50% more workers than processors. For the others that would
-# cost an eighth more CPU.
+# Tests that wait for browsers or timeouts have 50% more workers than processors, those that wait for processes two and a
+# half times as many. For the others that would cost an eighth more CPU.
 WORKERS := $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 2) * 3 // 2)')
+WAITING := $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 2) * 5 // 2)')
 APART := not slow and not local and not browser and not types
 test: $(READY) ## run the tests, except those with their own target
 	$(BIN)/python -m pytest -q -n logical --dist worksteal --no-cov -m "$(APART) and not system" $(ELSEWHERE)
@@ -63,7 +64,7 @@ test-rest: test ## run the tests of `make test` that `make coverage` does not ru
 # Each of its workers would spend two seconds on collecting thousands of tests that it then leaves out.
 .PHONY: test-system
 test-system: $(READY) ## run the tests that need several processes or runs: workers, kills, isolation, trust, real programs, the pages of docs/
-	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal --no-cov -m "$(APART) and system" $$(grep -rl --include='test_*.py' mark.system tests)
+	$(BIN)/python -m pytest -q -n $(WAITING) --dist worksteal --no-cov -m "$(APART) and system" $$(grep -rl --include='test_*.py' mark.system tests)
 
 .PHONY: test-browser coverage
 test-browser: $(READY) ## run the browser tests in a real Chromium
