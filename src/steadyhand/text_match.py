@@ -163,7 +163,9 @@ def _sought(piece: str, *, case_sensitive: bool) -> _Sought | None:
     """None for a piece that has nothing to read."""
     home = _home_of(piece)
     folded = as_read(piece, case_sensitive=case_sensitive, home=home).strip(WIDTHLESS)
-    if not any(char.isalpha() or char.isdecimal() for char in piece) or not any(char.isalnum() for char in folded):
+    # Unicode calls the radicals of Chinese characters symbols; whoever reads them sees the characters.
+    lettered = any(char.isalpha() or char.isdecimal() or "\u2e80" <= char <= "\u2fdf" for char in piece)
+    if not lettered or not any(char.isalnum() for char in folded):
         return None
     beyond = frozenset(
         char for char in folded if char > "\x7f" and char not in (DASH, WIDTHLESS) and not char.isspace()

@@ -299,6 +299,7 @@ def test_what_a_reader_tells_apart_is_not_found(piece, text):
         ("10^2", "10²", "10²"),
         ("CO2", "CO₂!", "CO₂"),
         ("使用Python编程", "请使用 Python 编程。", "使用 Python 编程"),
+        ("\u2f64\u2f64", "(用用)", "用用"),
         ("心配しないで", "心配 **し**\n> ないで", "心配 **し**\n> ないで"),
         ("لا تقلق", "قال: لا تَقْلَقْ!", "لا تَقْلَقْ"),
         ("don't worry", "1️⃣ dоn&rsquo;t&nbsp;wоrry", "dоn&rsquo;t&nbsp;wоrry"),
