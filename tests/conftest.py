@@ -20,7 +20,8 @@ sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # A busy machine may take long over an example, and over importing a library that the first one needs.
-settings.register_profile("tests", deadline=None, max_examples=25)
+# A change is not held up for an example that another run draws: new ones are drawn on a developer's machine.
+settings.register_profile("tests", deadline=None, max_examples=25, derandomize="CI" in os.environ)
 settings.register_profile("thorough", deadline=None, max_examples=500)
 settings.load_profile("tests")
 
