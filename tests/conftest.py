@@ -20,7 +20,7 @@ sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # A busy machine may take long over an example, and over importing a library that the first one needs.
-# A change is not held up for an example that another run draws: new ones are drawn on a developer's machine.
+# CI draws the same examples each time, so that no change is held up for what it did not do; other runs draw new ones.
 settings.register_profile("tests", deadline=None, max_examples=25, derandomize="CI" in os.environ)
 settings.register_profile("thorough", deadline=None, max_examples=500)
 settings.load_profile("tests")
